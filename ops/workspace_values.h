@@ -183,6 +183,8 @@ enum scan_flags {
 	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 and 1 << 7 are taken, on the wire */
 };
 
+enum { SCAN_CONTEXT_MAX = 1000 };
+
 struct scan_request {
 	unsigned flags;               /* enum scan_flags */
 	uint32_t depth_max;           /* 1: the directory's own entries; 0: no bound */
@@ -197,7 +199,7 @@ struct scan_request {
 	const struct literals *texts;
 	bool wants_lines;  /* of a search: of a file in which they are few, the lines that have one
 			    * of the texts are told in place of its content ... */
-	uint32_t context;  /* ... with so many around each */
+	uint32_t context;  /* ... with so many around each, SCAN_CONTEXT_MAX at most */
 	const char *names; /* of a search: a glob without a '/' for the names of the files to be
 			    * searched; NULL: all */
 	const uint64_t *known; /* of a search: inode numbers, ascending, of files that the caller

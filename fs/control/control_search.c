@@ -14,7 +14,7 @@
 #include "ops/support/literals.h"
 #include "ops/workspace.h"
 
-enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10, CONTEXT_MAX = 1000 };
+enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10 };
 
 struct search {
 	struct connection *connection;
@@ -118,12 +118,13 @@ static void log_search(
 	mount_log_record(connection->server->mount->log, record);
 }
 
-/* More of it the far end would take for a broken protocol. */
 static uint32_t context_of(const cJSON *request)
 {
 	long long context = json_integer(request, "context");
 
-	return context < 0 ? 0 : context > CONTEXT_MAX ? CONTEXT_MAX : (uint32_t)context;
+	if (context < 0)
+		return 0;
+	return context < SCAN_CONTEXT_MAX ? (uint32_t)context : SCAN_CONTEXT_MAX;
 }
 
 /* A near workspace is searched from here as well. */

@@ -283,7 +283,6 @@ void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const ch
 void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 {
 	struct cached_file *file = LIST_FIRST(&c->deferred);
-
 	bool goes_on;
 
 	while (file) {

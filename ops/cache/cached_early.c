@@ -155,7 +155,7 @@ static void take_truncated(struct cached *c, const struct asking *asking,
 		cached_invalidate(c, asking->look.at, &file->made_in, file->path);
 }
 
-/* What the caller of the handle is told. */
+/* Returns the result for callers of the handle. */
 static int take_name(struct cached *c, const struct asking *asking, struct cached_file *file, int r,
 	const struct attributes *made)
 {

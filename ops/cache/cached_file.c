@@ -276,9 +276,9 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 /* ---- Locks -------------------------------------------------------------------------------------
  */
 
-/* Whoever takes a lock wants what the last holder wrote, now: nothing counts that was looked at
- * before, whatever the feed says later.  Where the workspace does not tell what the file was like
- * then, nothing does as long as the handle is open. */
+/* The new holder of a lock must see what the last one wrote: facts from before the grant no longer
+ * count, even if an event confirms them later.  If the reply has no attributes of the file, none
+ * are believed while the handle is open. */
 static void granted(struct cached *c, struct cached_file *file, const struct asking *asking)
 {
 	const struct attributes *told = &asking->told->object;

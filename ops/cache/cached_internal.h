@@ -231,7 +231,7 @@ struct cached_file {
 	unsigned deferred_mask; /* attribute changes that wait for its flush ... */
 	struct attributes deferred;
 	int deferred_error; /* ... or failed when they did not wait */
-	uid_t deferred_uid; /* who asked for them last ... */
+	uid_t deferred_uid; /* credentials of the last call that asked for them */
 	gid_t deferred_gid;
 	unsigned applying; /* calls that bring them to the workspace; under lock */
 	LIST_ENTRY(cached_file) deferred_link;
@@ -317,7 +317,7 @@ struct directory *directory_make(struct cached *c, const struct object_id *id);
 /* A handle of this mount has or had a lock on the file: the workspace is asked. */
 bool extra_is_locked(const struct extra *x);
 
-/* What is known of its attributes counts for those who have or had a lock. */
+/* Whether the known attributes of a file that is or was locked here may be used. */
 bool extra_is_believed(const struct cached *c, const struct extra *x);
 
 /* Keeps the target of a symbolic link, which never changes. */

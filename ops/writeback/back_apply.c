@@ -1,6 +1,7 @@
-/* Pending operations at the inner workspace.  Nothing that others changed meanwhile is overwritten:
- * every operation carries the ids that it expects, and what is removed, replaced or written anew
- * has to have the content that was known when the caller was answered. */
+/* Applies pending operations to the inner workspace.  Changes that others made meanwhile are not
+ * overwritten: every operation carries the ids that it expects, and a file that it removes,
+ * replaces or rewrites must have the size and mtime that were known when the caller was answered.
+ */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 enum { PIECE_BYTES = 256 << 10, ATTEMPTS_MAX = 3 };
 
-/* What somebody else was quicker to do. */
+/* Somebody else has changed the object first. */
 enum { CONFLICT = -ESTALE };
 
 static void context_of(
@@ -32,8 +33,8 @@ static void context_of(
 	writeback_unlock(b);
 }
 
-/* The workspace may be out of reach for a while, or what came of the operation is not known; a disk
- * that is broken stays so, however often it is asked by a link that is there. */
+/* -EAGAIN for errors after which the operation is tried again: the workspace is out of reach, or
+ * the result is unknown.  If the link stays up, the error is final after ATTEMPTS_MAX attempts. */
 static bool is_out_of_reach(int r)
 {
 	return r == -EIO || r == -ENOTCONN || r == -EINTR || r == -ETIMEDOUT || r == -ECONNRESET;
@@ -59,7 +60,7 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The content, not who may read it. */
+/* Compares the content, not the mode. */
 static bool is_unchanged(const struct attributes *a, const struct attributes *b)
 {
 	if (!object_id_equal(&a->id, &b->id))
@@ -68,7 +69,7 @@ static bool is_unchanged(const struct attributes *a, const struct attributes *b)
 	       (a->size_bytes == b->size_bytes && same_time(&a->mtime, &b->mtime));
 }
 
-/* Writes down what the workspace has now. */
+/* Records what the workspace has now. */
 static void settle(struct writeback *b, struct op_context *ctx, struct node *node,
 	const struct attributes *there)
 {
@@ -146,7 +147,7 @@ static int look_for_directory(struct writeback *b, struct op_context *ctx, const
 	return S_ISDIR(ret_attributes->mode) ? 0 : -EEXIST;
 }
 
-/* It has the time that was shown; where that cannot be, its own. */
+/* Gives a new object the time that callers were shown; if that fails, it keeps its own. */
 static void settle_made(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct attributes *there)
 {
@@ -184,7 +185,7 @@ static int apply_symlink(struct writeback *b, struct op_context *ctx, struct ope
 	return r;
 }
 
-/* Something else may have come to its name when it was removed before. */
+/* True if an earlier attempt removed the object; another one may have its name by now. */
 static bool was_removed(struct writeback *b, struct op_context *ctx,
 	const struct operation *operation, const struct attributes *known)
 {
@@ -203,7 +204,7 @@ static int apply_unlink(struct writeback *b, struct op_context *ctx, struct oper
 
 	if (r == 0)
 		r = workspace_unlink(ctx, b->base.inner, operation->path, &known.id);
-	/* Whoever removed it, it is as it was to be. */
+	/* If somebody else has removed it, the result is the same. */
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -275,7 +276,8 @@ static int apply_setattr(struct writeback *b, struct op_context *ctx, struct ope
 {
 	const struct attributes known = settled(b, operation->node);
 	const struct object_ref object = {.path = operation->path, .id = known.id};
-	/* What others have written stays a conflict for what comes after this. */
+	/* If others have written to the file, later operations on it must still find the conflict.
+	 */
 	bool sets_time = operation->facts.mask & SET_MTIME;
 	int checked = sets_time ? check_before_time(b, ctx, operation, &known) : 0;
 	struct attributes there;
@@ -317,13 +319,13 @@ static int write_content(struct writeback *b, struct op_context *ctx, struct nod
 	return r;
 }
 
-/* Where times cannot be set, those that nobody asked for are the workspace's. */
+/* The workspace does not let the time be set, and the caller has not asked for it. */
 static bool is_refused_time(const struct operation *operation, int r)
 {
 	return !operation->facts.mask && (r == -EPERM || r == -EOPNOTSUPP);
 }
 
-/* Everything in one go; the inner workspace sends it on, and waits at the flush. */
+/* Writes content and attributes.  The inner workspace queues them; the flush waits for all. */
 static int store(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct open_file *file, struct attributes *there)
 {
@@ -344,13 +346,15 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 		r = workspace_flush(ctx, file);
 	if (r == 0)
 		r = workspace_getattr(ctx, b->base.inner, &object, there);
-	/* Who has written to it since has another size: a conflict for what comes after this. */
+	/* If others have written to it since, later operations must find another size: a conflict.
+	 */
 	if (r == 0)
 		there->size_bytes = shown->size_bytes;
 	return r;
 }
 
-/* A file of which we do not know the id, as we would have made it. */
+/* The file, whose id we do not know, has the owner, mode and time with which we would have created
+ * it. */
 static bool looks_made(const struct operation *operation, const struct attributes *there)
 {
 	const struct attributes *shown = &operation->facts.shown;
@@ -396,8 +400,8 @@ static int look_whether_ours(struct writeback *b, struct op_context *ctx,
 	return found < 0 && is_out_of_reach((int)found) ? (int)found : is_same;
 }
 
-/* The file that is there was made in an earlier attempt, or written to (`expected`; inode 0: it is
- * not known which). */
+/* 0: the file at the path comes from an earlier attempt of ours.  `expected`: its id; inode 0: not
+ * known. */
 static int find_again(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	const struct object_id *expected, struct attributes *there)
 {
@@ -415,7 +419,7 @@ static int create(struct writeback *b, struct op_context *ctx, struct operation 
 		operation->facts.mode & 07777, ret_file, there);
 }
 
-/* A later attempt, or the next mount, knows its own file by that. */
+/* Records the id of a new file, so that a later attempt, or the next mount, recognizes it. */
 static void note_made(
 	struct writeback *b, struct operation *operation, const struct object_id *made)
 {
@@ -428,7 +432,8 @@ static void note_made(
 	writeback_unlock(b);
 }
 
-/* What an earlier attempt made is made anew: its mode may forbid to open it. */
+/* A file from an earlier attempt is removed and created again, as its mode may forbid opening it.
+ */
 static int open_created(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct open_file **ret_file, struct attributes *there)
 {
@@ -464,7 +469,7 @@ static int open_truncated(struct writeback *b, struct op_context *ctx, struct op
 	return r;
 }
 
-/* Half a file that nobody has asked for does not stay, unless somebody else has added to it. */
+/* Removes a file that could not be completed, unless somebody else has appended to it. */
 static void remove_made(
 	struct writeback *b, struct op_context *ctx, const struct operation *operation)
 {
@@ -477,8 +482,8 @@ static void remove_made(
 		workspace_unlink(&own, b->base.inner, operation->path, &operation->made);
 }
 
-/* An earlier attempt has stored all of it: its time comes last.  Where a handle is to go on with
- * the file it is stored again. */
+/* True if an earlier attempt has stored all of it, as its mtime shows, which is set last.  False if
+ * the file is open here: then it is stored again, to have a handle for the open ones. */
 static bool is_stored(struct writeback *b, struct op_context *ctx,
 	const struct operation *operation, struct attributes *ret_there)
 {
@@ -492,7 +497,7 @@ static bool is_stored(struct writeback *b, struct op_context *ctx,
 		return false;
 	writeback_lock(b);
 	has_handles = operation->node->handles;
-	operation->node->is_whole = has_handles; /* nobody opens it here from now on */
+	operation->node->is_whole = has_handles; /* no handle is opened on the journal any more */
 	writeback_unlock(b);
 	return !has_handles;
 }
@@ -514,15 +519,15 @@ static int apply_content(struct writeback *b, struct op_context *ctx, struct ope
 	if (r < 0)
 		return classify(b, operation, r);
 	r = store(b, ctx, operation, file, &there);
-	if (r == -ESTALE) /* a new session did not find the file: it is made or opened again */
+	if (r == -ESTALE) /* a new session has lost the file: create or open it again */
 		r = -ECONNRESET;
 	if (r == 0) {
 		settle(b, ctx, node, &there);
 		writeback_lock(b);
 		back_learn_clock(b, &there.ctime);
-		node->content = NULL; /* whoever writes to it now writes there ... */
+		node->content = NULL; /* from now on handles write to the workspace ... */
 		former = node->inner;
-		node->inner = file; /* ... through this one */
+		node->inner = file; /* ... through this handle */
 		file = former;
 		writeback_unlock(b);
 	}
@@ -535,7 +540,7 @@ static int apply_content(struct writeback *b, struct op_context *ctx, struct ope
 
 /* ---- All of them --------------------------- */
 
-/* What was to be worked on was not stored. */
+/* The error if the object, or the directory it is in, was lost. */
 static int check_depends(struct writeback *b, const struct operation *operation)
 {
 	const struct operation_facts *facts = &operation->facts;

@@ -20,7 +20,8 @@ static void change(struct attributes *attributes, unsigned mask, const struct at
 		attributes->mtime = want->mtime;
 }
 
-/* What the workspace may refuse, or does more than it is asked for, is asked of it. */
+/* False for changes that the workspace may refuse, or that have side effects there: those are not
+ * deferred. */
 bool back_may_set(const struct op_context *ctx, const struct attributes *there, unsigned mask,
 	const struct attributes *want)
 {
@@ -34,7 +35,7 @@ bool back_may_set(const struct op_context *ctx, const struct attributes *there, 
 	       (S_ISDIR(there->mode) || there->nlink == 1);
 }
 
-/* Times become the caller's "now". */
+/* Replaces "now" by the present time of the workspace. */
 static unsigned fix_times(struct writeback *b, unsigned mask, struct attributes *want)
 {
 	struct timespec now = back_now(b);
@@ -70,7 +71,8 @@ static int enter_setattr(struct writeback *b, struct op_context *ctx, const char
 	return r;
 }
 
-/* Who may search the directory changes: that is in order with all that is below it. */
+/* The change of mode affects who may search the directory, so it must keep its order with
+ * operations below it. */
 static bool bars_the_way(
 	const struct attributes *there, unsigned mask, const struct attributes *want)
 {
@@ -182,12 +184,12 @@ int back_readlink(struct op_context *ctx, struct workspace *w, const struct obje
 	return r;
 }
 
-/* A pending change of the mode changes an access list. */
+/* Access lists are an aim of their own, as a pending change of the mode changes them. */
 enum aim { TO_CHANGE, TO_LOOK, TO_LOOK_AT_ACCESS };
 
-/* Waits for what is pending of the object; for a look only where the workspace has not got it, or
- * under another name: nothing that is pending changes what is looked for.  1: it was made here and
- * has none. */
+/* Waits for the pending operations on the object.  A look need not wait if the workspace has the
+ * object under the same name, as pending operations do not change extended attributes.  1: the
+ * object was made here and has none. */
 static int settle_object(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, enum aim aim, struct object_ref *ret_inner)
 {
@@ -222,7 +224,7 @@ static int settle_object(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-/* The kernel asks for it before each write.  What is written anew will have none. */
+/* The kernel asks for it before each write.  A file whose content is replaced loses it. */
 static bool will_have_no_capability(struct writeback *b, const struct object_ref *object)
 {
 	struct object_ref inner;

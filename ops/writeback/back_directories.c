@@ -51,8 +51,8 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	return list(user, entry->path, &entry->attributes);
 }
 
-/* What the workspace listed, as callers see it: without names that operations are pending for, or
- * were since the reader began.  Those are as the operations leave them. */
+/* Turns the workspace's listing into what callers see.  Names with pending operations, or with
+ * operations that ended since the reader began, are dropped: add_pending() adds them. */
 static int show_listed(struct writeback *b, const char *directory, const struct reader *reader,
 	struct listing *listing)
 {
@@ -98,7 +98,7 @@ static int tell_listed(const struct listing *listing, dir_entry_sink sink, void 
 	return r < 0 ? r : 0;
 }
 
-/* The workspace's part; `directory` is there. */
+/* Lists the directory at the workspace. */
 static int list_inner(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, bool watch, struct listing *listing,
 	uint64_t *ret_since)
@@ -152,7 +152,7 @@ static int list_all(struct op_context *ctx, struct workspace *w, const struct ob
 	return r;
 }
 
-/* What is to be watched is made first. */
+/* A directory must exist at the workspace before it can be watched. */
 static int await_made(struct op_context *ctx, struct writeback *b, const struct object_ref *object)
 {
 	struct object_ref inner;
@@ -191,7 +191,7 @@ int back_readdir(struct op_context *ctx, struct workspace *w, const struct objec
 	return r;
 }
 
-/* A scan is the workspace's, once it has all that came before. */
+/* Scans wait for all pending operations and then go to the workspace. */
 struct scan {
 	struct writeback *b;
 	const char *directory;
@@ -228,8 +228,8 @@ int back_scan(struct op_context *ctx, struct workspace *w, const struct object_r
 
 /* ---- Changes --------------------------- */
 
-/* The name is not as the workspace has it: what is pending comes first.  What others do after that
- * is told when it is done. */
+/* True if the event is not passed on now: it is older than our last operation on the name, or
+ * operations are pending.  The newest event is kept and passed on when they have ended. */
 static bool keeps_change(struct name *name, const struct change *change)
 {
 	if (!name)

@@ -1,5 +1,5 @@
-/* Open files.  A file that was made or truncated here has its content in the journal until that is
- * at the workspace; every other handle is one of the inner workspace's. */
+/* Open files.  The content of a file that was created or truncated here is in the journal until it
+ * is stored at the workspace.  All other handles are those of the inner workspace. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ static void uncount_inner(struct writeback *b, struct node *node)
 	writeback_unlock(b);
 }
 
-/* A handle of the inner workspace, opened through the one that stored the content; or that one,
- * where the mode has no such handle any more.  The node counts it already. */
+/* Opens the file at the inner workspace through the handle that stored the content, or shares that
+ * handle if the mode does not allow opening it again.  The caller has counted it in the node. */
 static int open_through(struct op_context *ctx, struct back_file *file, struct open_file *inner)
 {
 	struct writeback *b = writeback_of(file->base.file.workspace);
@@ -83,12 +83,12 @@ int back_inner_open(struct op_context *ctx, struct back_file *file)
 	if (r == 0 && !inner)
 		r = -EIO;
 	if (r == 0)
-		node->inner_handles++; /* nothing is deferred of it from now on */
+		node->inner_handles++; /* changes of it are no longer deferred */
 	writeback_unlock(b);
 	return r < 0 ? r : open_through(ctx, file, inner);
 }
 
-/* Registers a handle of the inner workspace.  Takes it over. */
+/* Wraps a handle of the inner workspace, which it takes ownership of. */
 static int hand_out(struct op_context *ctx, struct workspace *w, struct open_file *inner, int flags,
 	struct attributes *attributes, struct open_file **ret_file)
 {
@@ -116,7 +116,7 @@ static int hand_out(struct op_context *ctx, struct workspace *w, struct open_fil
 	return 0;
 }
 
-/* A handle on content that is here.  The node's counts are the caller's. */
+/* Sets up a handle on content in the journal.  The caller updates the counts of the node. */
 static void init_here(struct back_file *file, struct workspace *w, struct node *node, int flags)
 {
 	*file = (struct back_file){.base.file.workspace = w,
@@ -203,7 +203,6 @@ int back_create_unnamed(struct op_context *ctx, struct workspace *w, const char 
 
 /* ---- Opening --------------------------- */
 
-/* Changes a file whose content is to be sent with what is set. */
 int back_merge(struct writeback *b, struct node *node, unsigned mask, const struct attributes *want)
 {
 	struct operation_facts *facts = &node->content->facts;
@@ -241,7 +240,7 @@ int back_merge(struct writeback *b, struct node *node, unsigned mask, const stru
 	return 0;
 }
 
-/* 1: the content is not here to be opened (any more). */
+/* Opens the content in the journal.  1: the journal does not have it. */
 static int open_here(struct writeback *b, struct node *node, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
@@ -270,7 +269,8 @@ static int open_here(struct writeback *b, struct node *node, int flags, struct o
 	return 0;
 }
 
-/* Truncates a file that is there, and takes what is written to it from now on.  1: no. */
+/* Defers the truncation of an existing file and the writes that follow.  1: they are not deferred.
+ */
 static int open_truncated(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
@@ -309,8 +309,9 @@ static int open_truncated(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-/* Nothing is deferred of a file from when it is to be opened for writing.  `*ret_node`: counts it;
- * NULL: it is not known which file is there. */
+/* Counts a handle that will write, so that changes of the file are no longer deferred, and waits
+ * for the pending ones.  `*ret_node`: the node with the count; NULL: it is not known which file it
+ * is. */
 static int count_opening(struct op_context *ctx, struct writeback *b,
 	const struct object_ref *inner, struct node **ret_node)
 {
@@ -353,7 +354,7 @@ static int pass_open(struct op_context *ctx, struct workspace *w, const struct o
 	return r;
 }
 
-/* Through another handle. */
+/* Opens a file through another handle of it. */
 static int open_again(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
@@ -464,7 +465,7 @@ ssize_t back_read(
 	return r < 0 ? r : forward_read(ctx, open_file, data, size, offset);
 }
 
-/* -EAGAIN: it is to be written through. */
+/* Writes to the journal.  -EAGAIN: this write has to go to the workspace. */
 static ssize_t write_here(
 	struct writeback *b, struct back_file *file, const void *data, size_t size, uint64_t offset)
 {
@@ -545,8 +546,8 @@ int back_fsync(struct op_context *ctx, struct workspace *w, struct open_file *op
 	return r < 0 ? r : forward_fsync(ctx, w, open_file, path, data_only);
 }
 
-/* A lock is given up when the workspace has all that came before, whoever interrupts that.  -EIO:
- * it is out of reach. */
+/* Waits for all pending operations before a lock is released.  Cannot be interrupted.  -EIO: the
+ * workspace is out of reach. */
 static int settle_locked(struct writeback *b)
 {
 	struct op_context own;
@@ -629,7 +630,7 @@ ssize_t back_copy_range(struct op_context *ctx, struct open_file *file, off_t fr
 	WHEN_STORED(forward_copy_range(ctx, file, from_offset, to, to_offset, size));
 }
 
-/* Who takes a lock sees what its last holder did, and whoever gets it next what we did. */
+/* A barrier before and after: a holder of the lock sees what the holder before it has written. */
 int back_lock(
 	struct op_context *ctx, struct open_file *file, const struct file_lock *lock, bool wait)
 {

@@ -1,7 +1,8 @@
-/* The journal: what was answered and is not acknowledged.
+/* The journal: operations that callers were told are done, but that the workspace has not
+ * confirmed.
  *
- * A file of records, each with a checksum; what a crash has cut off at its end was never answered.
- * The layout is that of this program's structs: another version does not read it. */
+ * A file of records with checksums.  A record that a crash has cut off at the end was never
+ * answered. The layout is that of this program's structs: another version does not read it. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -107,8 +108,8 @@ int back_journal_add(struct journal *journal, enum record_type type, uint64_t se
 	return 0;
 }
 
-/* Ids as the workspace has them where that is known: the next mount does not know the others, but
- * of what is in the journal. */
+/* Records contain real ids where they are known.  The next mount knows a provisional id only if the
+ * journal has the operation that made it. */
 static void name_really(struct writeback *b, struct operation_facts *facts)
 {
 	facts->parent = back_real(b, &facts->parent);
@@ -197,7 +198,7 @@ static int read_header(struct journal *journal)
 	return 1;
 }
 
-/* Who only looks into a journal has it for a moment. */
+/* Another process may have the journal locked for a moment to count its operations. */
 static int lock_journal(int fd, int how)
 {
 	int64_t until_ms = clock_now_ms() + (how == LOCK_EX ? LOCK_WAIT_MS : 0);
@@ -478,8 +479,9 @@ static int copy_rest(int from, int to, uint64_t at, uint64_t end)
 	return r;
 }
 
-/* What is behind the last whole record is kept beside the journal before it is cut off: a record
- * that was being written when the daemon was killed, or more, where a disk is at fault. */
+/* Cuts off what follows the last valid record, after saving it in a file beside the journal.  It
+ * may be a record that was being written when the daemon was killed, or more if the disk is
+ * damaged. */
 static int cut_damaged(struct journal *journal, uint64_t at)
 {
 	uint64_t end = journal->size;

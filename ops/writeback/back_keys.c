@@ -64,7 +64,7 @@ static bool may_grant(const struct key_ref *ref)
 	return !ref->is_exclusive && !before->is_exclusive && before->is_granted;
 }
 
-/* Who comes to wait for an open file does not wait until it is closed. */
+/* Ends the holds of operations before this one: it must not wait until files are closed. */
 static void hurry(struct writeback *b, const struct key_ref *ref)
 {
 	const struct key_ref *before = ref;
@@ -140,7 +140,7 @@ static int add_object(struct writeback *b, struct operation *operation, const st
 	return id->inode ? add_ref(b, operation, object_key(id), true) : 0;
 }
 
-/* Exclusive ones first: a second reference to a key is none. */
+/* Exclusive references come first, as a second reference to the same key is ignored. */
 int back_refs_add(struct writeback *b, struct operation *operation, const char *path,
 	const char *path2, const struct object_id *id, bool all)
 {
@@ -173,7 +173,7 @@ void back_refs_hurry(struct writeback *b, struct operation *operation)
 			hurry(b, &operation->refs[i]);
 }
 
-/* Nothing waits for the directory that `operation` makes, or works in it. */
+/* No other operation refers to the directory that `operation` creates. */
 bool back_is_alone(struct writeback *b, const char *directory, const struct operation *operation)
 {
 	const struct key *key = find_key(b, path_key(directory, strlen(directory)));

@@ -1,5 +1,4 @@
-/* What could not be stored is kept: a directory for each operation, with its content and a reason.
- */
+/* Lost operations: a directory for each, with its content and the reason. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <dirent.h>

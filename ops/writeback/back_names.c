@@ -1,4 +1,4 @@
-/* Operations on names: what is answered here, and what is passed on. */
+/* Operations on names: which are deferred, and which go to the inner workspace directly. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static int check_id(const struct node *node, const struct object_id *wanted)
 	return wanted->inode && !object_id_equal(&node->id, wanted) ? -ESTALE : 0;
 }
 
-/* Another directory is meant than the one that has the pending name. */
+/* The caller means another directory than the one with the pending name. */
 static bool is_elsewhere(struct writeback *b, const struct object_ref *object)
 {
 	const struct directory *directory =
@@ -29,7 +29,7 @@ static bool is_elsewhere(struct writeback *b, const struct object_ref *object)
 	       !object_id_equal(&directory->id, &object->parent);
 }
 
-/* What pending operations say of the object; 0: nothing.  1: `*ret_node` is it. */
+/* 1: pending operations have the object, as `*ret_node`; 0: they do not concern it; -errno. */
 static int find_pending(
 	struct writeback *b, const struct object_ref *object, struct node **ret_node)
 {
@@ -69,8 +69,8 @@ void back_answered(struct writeback *b, struct op_context *ctx)
 		*ctx->facts = (struct facts){0};
 }
 
-/* Nothing is pending of the path.  False: something was, since the reader began, so what the
- * workspace told is of before or after that. */
+/* No operation on the path is pending, or has ended since the reader began.  Otherwise the answer
+ * of the workspace may be from before or after that operation. */
 static bool is_settled(
 	struct writeback *b, const struct object_ref *object, const struct reader *reader)
 {
@@ -81,8 +81,7 @@ static bool is_settled(
 	       !back_was_pending(b, object->path, reader);
 }
 
-/* What the workspace tells of the object, of which nothing is pending.  1: it is to be asked
- * again. */
+/* Asks the workspace for an object without pending operations.  1: ask again. */
 static int look_inside(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const struct object_ref *inner, struct attributes *ret_attributes)
 {
@@ -105,7 +104,7 @@ static int look_inside(struct op_context *ctx, struct workspace *w, const struct
 	return r;
 }
 
-/* 1: the workspace is to be asked, for `*ret_inner`. */
+/* Answers from pending operations.  1: ask the workspace, for `*ret_inner`. */
 static int answer_here(struct writeback *b, const struct object_ref *object,
 	struct object_ref *ret_inner, struct attributes *ret_attributes)
 {
@@ -144,7 +143,6 @@ int back_getattr(struct op_context *ctx, struct workspace *w, const struct objec
 	return r;
 }
 
-/* As getattr by the path, for our own questions. */
 int back_look(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *id, struct attributes *ret_attributes)
 {
@@ -210,8 +208,8 @@ struct object_ref back_pass_object(struct writeback *b, const struct object_ref 
 
 /* ---- What may be answered before it is done --------------------------- */
 
-/* A default access list gives new objects other modes.  Asked for once in a while: where one comes
- * later, the mode is shown when it is known. */
+/* A default access list of the parent changes the modes of new objects.  The answer is cached; if a
+ * list is added later, callers see the right mode once the object is stored. */
 static bool inherits(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct attributes *parent)
 {
@@ -231,7 +229,7 @@ static bool inherits(struct op_context *ctx, struct workspace *w, const char *pa
 	node = back_node(b, &parent->id);
 	is_known = object_id_equal(&known->directory, &parent->id);
 	has_list = is_known && known->has_list;
-	/* What was made here inherits from a directory that has none. */
+	/* A directory is made here only if its parent has none, so it has none either. */
 	if (node && back_is_provisional(&node->id) && !node->is_extended)
 		is_known = true;
 	object.id = back_real(b, &parent->id);
@@ -251,7 +249,7 @@ static bool inherits(struct op_context *ctx, struct workspace *w, const char *pa
 	return size > 0;
 }
 
-/* A new object that nobody has made yet, as it will be.  Under the lock. */
+/* Predicts the attributes of a new object.  Under the lock. */
 static void will_be_made(struct writeback *b, const struct op_context *ctx,
 	const struct attributes *parent, uint32_t mode, struct attributes *ret_made)
 {
@@ -274,7 +272,7 @@ static void will_be_made(struct writeback *b, const struct op_context *ctx,
 	}
 }
 
-/* 1: `path` may be made before the workspace is asked; 0: not; -EEXIST and so on. */
+/* 1: the creation may be deferred; 0: it may not; -EEXIST and the like. */
 static int may_make(struct op_context *ctx, struct workspace *w, uint64_t moves, const char *path,
 	uint32_t mode, struct attributes *ret_parent)
 {
@@ -298,8 +296,8 @@ static int may_make(struct op_context *ctx, struct workspace *w, uint64_t moves,
 	return !inherits(ctx, w, path, ret_parent);
 }
 
-/* Enters an operation that makes something.  -EEXIST: somebody was quicker; otherwise it is to be
- * passed on. */
+/* Enters an operation that creates an object.  -EEXIST: the name exists by now; other errors: do
+ * not defer it. */
 static int enter_made(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	uint64_t moves, const struct attributes *parent, uint32_t mode,
 	struct attributes *ret_attributes)
@@ -360,7 +358,7 @@ void back_learn_time(
 		back_learn_clock(b, &changed->ctime);
 }
 
-/* What the workspace has made tells what it will make next. */
+/* Learns from a new object which owner and group the workspace gives to new objects. */
 void back_learn(struct writeback *b, const struct op_context *ctx, int r, struct attributes *made)
 {
 	if (r < 0)
@@ -442,7 +440,7 @@ int back_link(struct op_context *ctx, struct workspace *w, const struct object_r
 
 /* ---- Removing --------------------------- */
 
-/* Nothing but one name leads to it, nobody has it open, and it is known what the workspace has. */
+/* The object has one name, is not open, and its state at the workspace is known. */
 bool back_is_simple(struct writeback *b, const struct attributes *there)
 {
 	const struct node *node = back_node(b, &there->id);
@@ -452,8 +450,8 @@ bool back_is_simple(struct writeback *b, const struct attributes *there)
 	return !node || (!node->handles && !node->inner_handles && !node->is_gone && !node->error);
 }
 
-/* What the workspace is to have when the operation comes to it: after those that are pending, or as
- * it was just found. */
+/* What the workspace must have when the operation is applied: the state after the pending
+ * operations, or the one that was just found. */
 void back_expect(struct writeback *b, const struct attributes *there, struct attributes *ret_known)
 {
 	const struct node *node = back_node(b, &there->id);
@@ -465,7 +463,7 @@ void back_expect(struct writeback *b, const struct attributes *there, struct att
 	ret_known->id = back_real(b, &there->id);
 }
 
-/* A file or directory that was made here and not sent yet is never sent. */
+/* Cancels the creation of an object that is removed before it was sent. */
 static bool cancel_made(struct writeback *b, const char *path, const struct attributes *there)
 {
 	struct operation *operation;
@@ -485,7 +483,7 @@ static bool cancel_made(struct writeback *b, const char *path, const struct attr
 	return true;
 }
 
-/* 1: to be passed on. */
+/* 1: the removal is not deferred. */
 static int enter_removal(struct writeback *b, struct op_context *ctx, enum operation_kind kind,
 	uint64_t moves, const char *path, const struct object_id *parent,
 	const struct attributes *there)
@@ -514,6 +512,18 @@ static int enter_removal(struct writeback *b, struct op_context *ctx, enum opera
 	return 0;
 }
 
+/* Waits for room, and finds the object and its parent. */
+static int look_before_removal(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct object_id *expected, struct attributes *ret_there,
+	struct attributes *ret_parent)
+{
+	int r = back_find_room(writeback_of(w), ctx);
+
+	if (r == 0)
+		r = look_at_parent(ctx, w, path, &ctx->parent, ret_parent);
+	return r < 0 ? r : back_look(ctx, w, path, expected, ret_there);
+}
+
 int back_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *expected)
 {
@@ -521,12 +531,8 @@ int back_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	struct attributes there, parent;
 	struct object_id id;
 	uint64_t moves = writeback_moves(b);
-	int r = back_find_room(b, ctx);
+	int r = look_before_removal(ctx, w, path, expected, &there, &parent);
 
-	if (r == 0)
-		r = look_at_parent(ctx, w, path, &ctx->parent, &parent);
-	if (r == 0)
-		r = back_look(ctx, w, path, expected, &there);
 	if (r == 0 && S_ISDIR(there.mode))
 		r = -EISDIR;
 	if (r < 0)
@@ -555,13 +561,9 @@ int back_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	struct attributes there, parent;
 	struct object_id id;
 	uint64_t since, moves = writeback_moves(b);
-	int r = back_find_room(b, ctx);
+	int r = look_before_removal(ctx, w, path, expected, &there, &parent);
 
 	own.facts = NULL;
-	if (r == 0)
-		r = look_at_parent(ctx, w, path, &ctx->parent, &parent);
-	if (r == 0)
-		r = back_look(ctx, w, path, expected, &there);
 	if (r == 0 && !S_ISDIR(there.mode))
 		r = -ENOTDIR;
 	if (r == 0)
@@ -587,7 +589,7 @@ struct renaming {
 	uint64_t moves;
 };
 
-/* 1: to be passed on; 0: it may be deferred. */
+/* 1: the rename must not be deferred; 0: it may be. */
 static int judge_rename(struct op_context *ctx, struct workspace *w, unsigned flags,
 	const struct object_id *expected, struct renaming *renaming)
 {

@@ -1,4 +1,4 @@
-/* Objects, names and what is shown of them. */
+/* Objects, names, and the attributes of them that callers see. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum { IDLE_MAX = 200000, RETIRED_MAX = 50000, RETIRED_MS = 10000 };
 
-/* Of provisional ids; no file system has such a device. */
+/* The device of provisional ids; no file system has it. */
 static const uint64_t PROVISIONAL_DEVICE = UINT64_MAX - 0x697374;
 static const uint64_t PROVISIONAL_INODES = 1ull << 62;
 
@@ -84,7 +84,7 @@ int back_tables_init(struct writeback *b)
 	TAILQ_INIT(&b->held);
 	TAILQ_INIT(&b->retired);
 	TAILQ_INIT(&b->readers);
-	/* Not the numbers of an earlier mount: git, for one, remembers them. */
+	/* Different numbers at each mount, as git, for one, remembers them. */
 	b->inode = PROVISIONAL_INODES | (clock_wall_ns() / 1000000000 & 0xffffffff) << 28;
 	return 0;
 }
@@ -174,7 +174,7 @@ static void set_settled(struct node *node, const struct attributes *known)
 	node->settled.id = node->real;
 }
 
-/* The workspace has what it had, although other times are shown. */
+/* The object is unchanged at the workspace; only the times that callers see are different. */
 bool back_is_as_shown(const struct node *node, const struct attributes *known)
 {
 	return back_is_provisional(&node->id) && known->size_bytes == node->settled.size_bytes &&
@@ -234,7 +234,7 @@ static void node_remove(struct writeback *b, struct node *node)
 	node_free(node);
 }
 
-/* What was made here keeps its number, while there is room. */
+/* Objects that were made here keep their provisional ids, while there is room. */
 void back_node_release(struct writeback *b, struct node *node)
 {
 	if (node->pending || node->inside || node->handles || node->inner_handles || node->is_idle)
@@ -296,7 +296,7 @@ void back_keep_directory(
 		return;
 	back_show_id(b, &id);
 	if (directory->id.inode && !object_id_equal(&id, &directory->id))
-		return; /* that one was there before */
+		return; /* another directory had the path before */
 	directory->known = *told;
 	directory->known_at = at;
 }
@@ -391,7 +391,7 @@ static struct name *find_name(struct writeback *b, const char *path, size_t leng
 	return name;
 }
 
-/* A retired one counts for who may have looked at the workspace before it was. */
+/* A retired name counts only for readers that began before it retired. */
 struct name *back_name(struct writeback *b, const char *path, const struct reader *reader)
 {
 	struct name *name = find_name(b, path, strlen(path));
@@ -444,7 +444,8 @@ static void name_free(struct writeback *b, struct name *name)
 	directory_release(b, directory);
 }
 
-/* They are kept for as long as somebody may have looked before, and news from before may come. */
+/* Retired names are kept while a reader that began before exists, and while stale events may
+ * arrive. */
 static void free_retired(struct writeback *b)
 {
 	const struct reader *oldest = TAILQ_FIRST(&b->readers);
@@ -480,7 +481,7 @@ static bool is_last(struct name *name)
 {
 	if (--name->pending)
 		return false;
-	if (!--name->directory->pending) { /* the workspace answers again */
+	if (!--name->directory->pending) { /* the workspace's attributes are right again */
 		name->directory->known.mode = 0;
 		name->directory->known_at = 0;
 		name->directory->id = (struct object_id){0};
@@ -511,7 +512,7 @@ void back_name_not_entered(struct writeback *b, struct name *name)
 {
 	if (!is_last(name))
 		return;
-	name->told.at = 0; /* nothing can have been told: the lock was not left */
+	name->told.at = 0; /* no event can have come, as the lock was held */
 	if (name->was_left)
 		retire(b, name);
 	else
@@ -548,7 +549,8 @@ bool back_was_pending(struct writeback *b, const char *path, const struct reader
 	return is_retired_since(b, path, strlen(path), reader);
 }
 
-/* One step of a path: as back_resolve(), and -ENOENT below a directory that is not made yet. */
+/* One component of a path, as back_resolve(); -ENOENT below a directory that the workspace does not
+ * have yet. */
 static int resolve_step(
 	struct writeback *b, const char *path, size_t length, bool *is_new, struct node **ret_node)
 {
@@ -595,7 +597,7 @@ struct timespec back_now(struct writeback *b)
 	return clock_at_ns((uint64_t)((int64_t)clock_wall_ns() + b->clock_ns));
 }
 
-/* It was that late there when the answer left: our idea of it is never ahead. */
+/* The reply left at or after `there`, so the estimate never runs ahead of the workspace's clock. */
 void back_learn_clock(struct writeback *b, const struct timespec *there)
 {
 	int64_t ns =

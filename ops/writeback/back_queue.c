@@ -1,4 +1,4 @@
-/* What waits for what: operations, and callers that wait for them. */
+/* The queue of pending operations, and callers that wait for them. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static bool is_directory_link(const struct operation *operation)
 	return operation->facts.kind == OP_MKDIR || operation->facts.kind == OP_RMDIR;
 }
 
-/* Names in the directory, or what they lead to, change. */
+/* The operation changes which names the directory has, or what they lead to. */
 static bool changes_names(const struct operation *operation)
 {
 	return operation->facts.kind != OP_SETATTR && operation->facts.kind != OP_CONTENT;
@@ -93,7 +93,7 @@ static void touch_directory(struct writeback *b, struct name *name, int links)
 	name->directory->links += links;
 }
 
-/* It has the time that was set, whatever came before. */
+/* The mtime of the directory was set explicitly: earlier changes in it no longer count. */
 static void forget_change(struct writeback *b, const char *path)
 {
 	struct directory *directory = back_directory(b, path, strlen(path));
@@ -102,7 +102,7 @@ static void forget_change(struct writeback *b, const char *path)
 		directory->changed = (struct timespec){0};
 }
 
-/* Another directory comes to the path, or none. */
+/* The path will lead to another directory, or to none. */
 static void forget_directory(struct writeback *b, const struct operation *operation)
 {
 	struct directory *directory = back_directory(b, operation->path, strlen(operation->path));
@@ -114,7 +114,7 @@ static void forget_directory(struct writeback *b, const struct operation *operat
 		operation->facts.kind == OP_MKDIR ? operation->node->id : (struct object_id){0};
 }
 
-/* What callers see from now on.  `name`s are there, with one operation more. */
+/* Updates what callers see.  The operation is already counted in both names. */
 static void show_effect(
 	struct writeback *b, struct operation *operation, struct name *name, struct name *name2)
 {
@@ -165,7 +165,7 @@ static int add_names(struct writeback *b, const struct operation *operation, str
 	return r;
 }
 
-/* The workspace's ids of the directories are wanted when the operation comes to it. */
+/* Keeps the nodes of the parent directories, whose real ids are needed to apply the operation. */
 static void hold_parents(struct writeback *b, struct operation *operation)
 {
 	const struct object_id *ids[] = {&operation->facts.parent, &operation->facts.new_parent};
@@ -230,7 +230,7 @@ static void drop_nodes(struct writeback *b, struct operation *operation)
 	back_node_release(b, node);
 }
 
-/* The workspace has it now: what it told of the directory before lacks it. */
+/* The workspace's link count includes the new directory from now on; adjusts older attributes. */
 static void end_link(struct directory *directory, const struct operation *operation)
 {
 	int links = operation->facts.kind == OP_MKDIR ? 1 : -1;
@@ -316,7 +316,7 @@ void back_release_hold(struct writeback *b, struct operation *operation)
 	back_unblock(b, operation);
 }
 
-/* It ends with its hold. */
+/* For an operation that ends while it is held. */
 static void drop_hold(struct writeback *b, struct operation *operation)
 {
 	if (operation->is_held)
@@ -324,7 +324,8 @@ static void drop_hold(struct writeback *b, struct operation *operation)
 	operation->is_held = false;
 }
 
-/* After its last operation it is as the workspace has it.  A handle to be closed, or NULL. */
+/* After its last operation the workspace has the object's state.  Returns a handle to be closed, or
+ * NULL. */
 static struct open_file *leave_to_workspace(struct writeback *b, struct node *node)
 {
 	if (node->pending > 1)
@@ -368,7 +369,7 @@ void back_forget(struct writeback *b, struct operation *operation)
 	}
 	inner[0] = leave_to_workspace(b, node);
 	inner[1] = operation->replaced ? leave_to_workspace(b, operation->replaced) : NULL;
-	/* Before anybody hears of the end: a program that is open to be written is not run. */
+	/* Before barriers return: a program cannot be run while it is open for writing. */
 	close_inner(b, inner[0]);
 	close_inner(b, inner[1]);
 	back_take_ready(b, operation);
@@ -393,7 +394,7 @@ void back_end(struct writeback *b, struct operation *operation)
 	back_forget(b, operation);
 }
 
-/* With nothing done: nobody asks any more. */
+/* Frees it without any effect, when the decorator is freed. */
 void back_drop(struct writeback *b, struct operation *operation)
 {
 	struct node *nodes[] = {operation->node, operation->replaced};
@@ -408,7 +409,7 @@ void back_drop(struct writeback *b, struct operation *operation)
 	back_operation_free(operation);
 }
 
-/* It has not been sent, and what it would make is gone. */
+/* Cancels the creation of an object that has not been sent. */
 void back_cancel(struct writeback *b, struct operation *operation)
 {
 	struct name *name = back_name(b, operation->path, NULL);
@@ -493,7 +494,7 @@ int back_barrier(struct writeback *b, struct op_context *ctx)
 	return r;
 }
 
-/* What is acknowledged is dropped from the journal only when nothing is pending. */
+/* The journal is cleared only when no operation is pending, so its size is bounded, too. */
 static bool has_room(const struct writeback *b)
 {
 	return b->count < OPERATIONS_MAX && b->bytes < PENDING_MAX_BYTES &&
@@ -522,9 +523,10 @@ int back_find_room(struct writeback *b, struct op_context *ctx)
 	return r;
 }
 
-/* What a place makes of the caller's ids, and its clock, are known from the first change, which is
- * passed on.  Root without its rights there is refused what nobody here checks.  What waits while
- * a directory is renamed has the old path. */
+/* The first change of each caller is not deferred: it shows which owner the workspace gives to new
+ * objects, and its clock.  Nor are those of root where root has no rights at the workspace, as
+ * permissions are not checked for it here; nor changes while a directory is renamed, as their
+ * paths may be outdated. */
 bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves)
 {
 	const struct identity *identity = back_identity(b, ctx);

@@ -46,7 +46,7 @@ void back_undo(struct writeback *b, struct operation *operation, int error)
 		operation->replaced->is_gone = false;
 }
 
-/* Callers were told that it is done, and it is not. */
+/* Counts an operation as lost, and has barriers and callers told. */
 static void lose(struct writeback *b, struct operation *operation, int error)
 {
 	b->lost++;
@@ -55,8 +55,8 @@ static void lose(struct writeback *b, struct operation *operation, int error)
 	back_undo(b, operation, error);
 }
 
-/* The workspace is out of reach: it is tried again, and looked whether it had been done.  Or what
- * was refused cannot be kept: that is tried again. */
+/* Waits a moment and puts the operation back.  The next attempt first checks whether this one has
+ * succeeded; or, if the operation is lost, tries again to save it. */
 static void try_later(struct writeback *b, struct operation *operation)
 {
 	int64_t until_ms = clock_now_ms() + RETRY_MS;
@@ -109,7 +109,7 @@ static void run(struct writeback *b, struct operation *operation)
 		back_journal_add(
 			&b->journal, RECORD_STARTED, operation->sequence, NULL, 0, NULL, 0, NULL);
 	operation->is_started = true;
-	operation->stored = operation->node->shown; /* from now on nobody writes to it */
+	operation->stored = operation->node->shown; /* handles do not change it any more */
 	writeback_unlock(b);
 	r = operation->refusal ? operation->refusal : back_apply(b, operation);
 	writeback_lock(b);
@@ -146,7 +146,7 @@ int back_start_worker(struct writeback *b)
 	return r;
 }
 
-/* With what is pending, unless the workspace is out of reach. */
+/* Applies what is pending first, unless the workspace is out of reach. */
 void back_workers_stop(struct writeback *b)
 {
 	int64_t until_ms = clock_now_ms() + LAST_WAIT_MS;

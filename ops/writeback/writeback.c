@@ -1,4 +1,4 @@
-/* The decorator: its table, its making and its end. */
+/* Constructor, table and destructor of the decorator. */
 #include "ops/writeback/writeback.h"
 
 #include <dirent.h>
@@ -50,7 +50,7 @@ void back_free(struct workspace *w)
 	while ((operation = TAILQ_FIRST(&b->operations))) /* they stay in the journal */
 		back_drop(b, operation);
 	writeback_unlock(b);
-	workspace_free(b->base.inner); /* no change comes any more */
+	workspace_free(b->base.inner); /* no event comes after this */
 	back_journal_close(&b->journal);
 	back_tables_done(b);
 	free(b->lost_directory);
@@ -89,8 +89,8 @@ static int start(struct writeback *b, struct workspace *inner,
 	CHANGED_OPERATIONS(CHANGE)
 	b->base.ops.flush = back_flush;
 	b->base.ops.fsync = back_fsync;
-	b->base.ops.descriptor = NULL; /* it would lead past what is pending */
-	b->base.ops.await_name = NULL; /* no name is awaited by callers */
+	b->base.ops.descriptor = NULL; /* it would bypass pending changes */
+	b->base.ops.await_name = NULL; /* a deferred creation is complete for callers */
 	r = back_journal_open(b, options, ret_reason);
 	if (r == 0)
 		r = back_journal_recover(b, options, ret_reason);

@@ -1,14 +1,15 @@
 /*
- * ops/writeback/writeback.h - the decorator that lets the workspace follow (-o writes=back).
+ * ops/writeback/writeback.h - the decorator behind -o writes=back.
  *
- * What changes names, attributes and whole files is entered into a journal on this machine and
- * answered; threads bring it to the inner workspace, in the order in which it was asked for where
- * two operations touch one object or one name.  Callers see their own changes at once.  Everything
- * else (hard links, extended attributes, locks, renames of directories, writes into a part of a
- * file) waits until what it touches has been acknowledged, and is passed on.
+ * Operations that change names, attributes or whole files are written to a journal on this machine
+ * and answered at once.  Threads apply them to the inner workspace later; operations on the same
+ * object or name keep their order.  Callers see their own changes immediately.  All other
+ * operations (hard links, extended attributes, locks, renames of directories, writes into a part of
+ * a file) first wait for the pending operations on the same objects, and then go to the inner
+ * workspace directly.
  *
- * What the workspace refuses late, and what somebody else has changed meanwhile, is kept in a
- * directory of lost operations: the workspace keeps what it has.
+ * An operation that the workspace refuses later, or whose object somebody else has changed
+ * meanwhile, is saved in a directory of lost operations.  The workspace is not overwritten.
  */
 #pragma once
 
@@ -20,10 +21,10 @@ struct writeback_options {
 	const char *state;    /* directory for the journal; made when missing */
 	const char *lost;     /* directory for what could not be stored; made when needed */
 	const char *identity; /* the workspace's URI, which the journal carries */
-	bool drains;          /* what waits is sent, and nothing new is entered */
+	bool drains;          /* apply what the journal has, and defer nothing new */
 };
 
-/* Wraps `inner` and owns it on success.  A journal that waits is taken up.  On failure
+/* Wraps `inner` and owns it on success.  Resumes the journal of an earlier mount.  On failure
  * `*ret_reason` may be a sentence for people that the caller frees.
  * -EBUSY: another mount has the journal; -EBADMSG: it is not one that this version can read;
  * -ENOMEM; errors of open(2) and mkdir(2) in the state directory. */
@@ -35,16 +36,16 @@ int writeback_new(struct workspace *inner, const struct writeback_options *optio
 char *writeback_state_directory(const char *identity);
 char *writeback_lost_directory(const char *identity);
 
-/* How many operations wait in a journal that no mount has open; `*ret_identity` (may be NULL) is
- * whose it is, which the caller frees.  -EBUSY: one has; -ENOENT: none is there; -EBADMSG, -errno.
- */
+/* Counts the operations in a journal that no mount has open.  `*ret_identity` (may be NULL) is the
+ * URI of its workspace; the caller frees it.  -EBUSY: a mount has it open; -ENOENT: there is no
+ * journal; -EBADMSG, -errno. */
 int writeback_waiting(const char *state, uint64_t *ret_operations, char **ret_identity);
 
-/* Every journal of this user in which operations wait. */
+/* Calls `tell` for each journal of this user that has pending operations. */
 void writeback_each_waiting(
 	void (*tell)(void *user, const char *identity, uint64_t operations), void *user);
 
-/* What was lost and is kept, in `directory`. */
+/* An operation that was lost, as it is saved in `directory`. */
 struct writeback_lost {
 	const char *place; /* below the directory of what was lost: the file `content` is in it */
 	const char *verb, *reason;

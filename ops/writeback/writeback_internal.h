@@ -1,9 +1,9 @@
 /*
- * ops/writeback/writeback_internal.h - what the files of the decorator share.
+ * ops/writeback/writeback_internal.h - shared by the files of the decorator.
  *
- * One lock guards all of it; it is not held while the inner workspace is asked.
- * Ids: the ones that callers know ("shown": of a new object a provisional one, for as long as the
- * mount lives) and the workspace's ("real").
+ * One lock guards everything.  It is released during calls to the inner workspace.
+ * An object has a "shown" id, which callers know, and a "real" id, which the workspace has.  They
+ * differ for objects that were made here: these keep a provisional id as long as the mount lives.
  */
 #pragma once
 
@@ -22,26 +22,27 @@ enum {
 	IDENTITIES_MAX = 16,
 	INHERITED_MAX = 1024,
 	EXTENTS_MAX = 4096,
-	HELD_MS = 1000, /* an open file is sent although it may be written to again */
+	HELD_MS = 1000, /* how long the content of an open file is held back at most */
 };
 
 static const uint64_t PENDING_MAX_BYTES = 256 << 20;
 static const uint64_t JOURNAL_MAX_BYTES = 1 << 30;
-static const uint64_t FILE_MAX_BYTES = 8 << 20; /* what is larger is written through */
+static const uint64_t FILE_MAX_BYTES = 8 << 20; /* larger files are written through */
 
 enum operation_kind {
 	OP_MKDIR,
 	OP_CREATE, /* with content and attributes */
 	OP_SYMLINK,
-	OP_CONTENT, /* of a file that was there: truncated and written anew */
+	OP_CONTENT, /* truncates an existing file and writes its new content */
 	OP_SETATTR,
 	OP_UNLINK,
 	OP_RMDIR,
-	OP_RENAME, /* of what is no directory */
-	OP_FENCE,  /* a caller passes something on itself */
+	OP_RENAME, /* of anything but a directory */
+	OP_FENCE,  /* a caller's own turn: it calls the inner workspace itself */
 };
 
-/* An operation as the journal has it; path and second path (or a link's target) follow there. */
+/* An operation as it is in the journal, where the path and the second path (or the target of a
+ * symbolic link) follow it. */
 struct operation_facts {
 	uint32_t kind, mask;
 	uint32_t mode;
@@ -51,10 +52,10 @@ struct operation_facts {
 	uint32_t groups[GROUPS_MAX];
 	struct object_id parent, new_parent; /* shown */
 	struct attributes shown;             /* the object, as it is after the operation */
-	struct attributes known;             /* ... as the workspace had it; mode 0: it did not */
-	struct attributes want;              /* of setattr, and of a file's creation */
-	struct attributes replaced;          /* what a rename replaces, as `known` ... */
-	struct object_id replaced_id;        /* ... and its shown id */
+	struct attributes known;      /* ... as the workspace had it before; mode 0: it had none */
+	struct attributes want;       /* of setattr, and of a file's creation */
+	struct attributes replaced;   /* what a rename replaces, as `known` ... */
+	struct object_id replaced_id; /* ... and its shown id */
 };
 
 struct key_ref {
@@ -65,11 +66,12 @@ struct key_ref {
 };
 TAILQ_HEAD(key_refs, key_ref);
 
-/* What operations are ordered by: a name or an object.  (Two with one hash are ordered as well.) */
+/* A name or an object; operations that refer to the same one run in order.  (So do operations whose
+ * keys have the same hash.) */
 struct key {
 	struct key *next;
 	size_t hash;
-	struct key_refs refs; /* in the order of their operations, those that are granted first */
+	struct key_refs refs;    /* in the order of their operations; the granted ones come first */
 	struct key_ref *waiting; /* the first that is not granted; or NULL */
 };
 
@@ -85,20 +87,20 @@ struct operation {
 	struct node *parents[2]; /* that are known here, or NULL */
 	struct key_ref refs[KEYS_MAX];
 	unsigned ref_count;
-	unsigned blockers;   /* references that are not granted, and is_held */
+	unsigned blockers;   /* references that are not granted, plus 1 if is_held */
 	bool is_held;        /* its file is open for writing */
-	bool is_ready;       /* among those that may run */
-	unsigned attempts;   /* that failed while the link was there all the time ... */
-	uint64_t reconnects; /* ... since this one */
-	bool is_move;        /* a fence of all */
-	int refusal;         /* why it is lost */
-	bool is_unkept;      /* ... and that could not be kept yet */
+	bool is_ready;       /* in the list of those that may run */
+	unsigned attempts;   /* failed ones, all over the same connection ... */
+	uint64_t reconnects; /* ... with this number */
+	bool is_move;        /* a fence that waits for all operations */
+	int refusal;         /* the error for which it is lost; 0: none */
+	bool is_unkept;      /* it is lost, but could not be saved yet */
 	bool is_started;
-	bool may_be_done;         /* it was sent, and nobody knows what came of it */
-	bool is_undone;           /* it is lost, or was never sent */
-	struct attributes stored; /* the file whose content it stores, as it is to be */
-	uint64_t position;        /* as of which it was done */
-	struct object_id made;    /* the file that it has made at the workspace; inode 0: none */
+	bool may_be_done;         /* an earlier attempt may have succeeded */
+	bool is_undone;           /* it was lost, or cancelled before it was sent */
+	struct attributes stored; /* of the file whose content it stores, when it is done */
+	uint64_t position;        /* of the reply */
+	struct object_id made;    /* real id of the file that an attempt created; inode 0: none */
 };
 TAILQ_HEAD(operations, operation);
 
@@ -107,36 +109,36 @@ struct extent {
 	uint64_t offset, size, at;
 };
 
-/* An object that operations are pending for, that is open, or that was made here. */
+/* An object that has pending operations or open handles, or was made here. */
 struct node {
 	struct node *next, *real_next;
-	TAILQ_ENTRY(node) idle; /* made here, and nothing else is to be known of it */
+	TAILQ_ENTRY(node) idle; /* kept only for the provisional id */
 	struct object_id id, real;
-	struct attributes shown;   /* while operations are pending, and from then on its times */
-	struct attributes settled; /* at the workspace, as last acknowledged */
-	uint64_t settled_at;       /* position */
-	unsigned pending;          /* operations ... */
-	unsigned renames;          /* ... that rename it ... */
-	unsigned inside;           /* ... and those that are about a name in it */
-	struct operation *last;    /* the latest that is about it; NULL: it has ended */
-	unsigned handles, writers; /* that read and write the content here */
-	unsigned inner_handles;    /* handles of the inner workspace */
-	struct operation *content; /* that is to store the content; NULL: it is the workspace's */
+	struct attributes shown;   /* what callers see while operations are pending */
+	struct attributes settled; /* at the workspace, after the last acknowledged operation */
+	uint64_t settled_at;       /* position of that */
+	unsigned pending;          /* operations on it ... */
+	unsigned renames;          /* ... those among them that rename it ... */
+	unsigned inside;           /* ... and operations on a name in this directory */
+	struct operation *last;    /* the latest operation on it; NULL: it has ended */
+	unsigned handles, writers; /* that use the content in the journal */
+	unsigned inner_handles;    /* that use the inner workspace */
+	struct operation *content; /* will store the content; NULL: the workspace has it */
 	struct extent *extents;
 	size_t extent_count, extent_room;
 	uint64_t bytes;          /* in the journal */
-	bool is_whole;           /* the content is here to be read */
-	struct open_file *inner; /* which handles from before open the file through */
-	char *target;            /* of a link that was made here */
-	int error;               /* of what is lost */
-	int refused;             /* the error of a lost change of it, for the next fsync */
-	bool is_locked;          /* it has or had a lock: closing it may give one up */
-	bool is_gone;            /* it has no name any more */
-	bool is_extended;        /* it has extended attributes, perhaps */
+	bool is_whole;           /* the journal has the whole content, to be read from */
+	struct open_file *inner; /* stored the content; older handles reopen the file through it */
+	char *target;            /* of a symbolic link that was made here */
+	int error;               /* its creation or content was lost for this reason */
+	int refused;             /* another change of it was lost; the next fsync reports it */
+	bool is_locked;          /* it has or had a lock: closing it may release one */
+	bool is_gone;            /* its last name was removed */
+	bool is_extended;        /* it may have extended attributes */
 	bool is_idle;
 };
 
-/* A name that operations are pending for, or were until a moment ago. */
+/* A name with pending operations, or one whose last operation ended a moment ago ("retired"). */
 struct name {
 	struct name *next;
 	LIST_ENTRY(name) in_directory;
@@ -144,13 +146,13 @@ struct name {
 	struct directory *directory;
 	struct node *node; /* NULL: nothing is there */
 	unsigned pending;
-	struct change told; /* of what the feed says meanwhile, the latest; at 0: nothing */
+	struct change told; /* latest event of the feed meanwhile; at 0: none */
 	/* Of a retired one: */
-	uint64_t retired_at; /* 0: it is not */
+	uint64_t retired_at; /* 0: it is not retired */
 	int64_t retired_ms;
-	bool was_left;          /* it is or was one ... */
-	struct attributes left; /* ... that led to this; mode 0: to nothing */
-	uint64_t position;      /* as of which the workspace has it: older news are none */
+	bool was_left;          /* `left` is set */
+	struct attributes left; /* what the last operation left there; mode 0: nothing */
+	uint64_t position;      /* of the last reply; older events are stale */
 	char path[];
 };
 
@@ -158,16 +160,17 @@ struct name {
 struct directory {
 	struct directory *next;
 	LIST_HEAD(, name) names;
-	unsigned pending;        /* of them */
+	unsigned pending;        /* names with pending operations */
 	struct object_id id;     /* shown; inode 0: not known */
-	struct attributes known; /* as the workspace told while names were pending; mode 0: not */
+	struct attributes known; /* from the workspace, while names are pending; mode 0: none */
 	uint64_t known_at;
 	struct timespec changed;
-	int links; /* more than the workspace tells */
+	int links; /* to be added to the link count of the workspace */
 	char path[];
 };
 
-/* Who is between two looks, one at the inner workspace and one at the names here. */
+/* A caller that asks the inner workspace first and looks at the names here afterwards.  Names that
+ * retire in between are kept for it. */
 struct reader {
 	TAILQ_ENTRY(reader) link;
 	uint64_t since;
@@ -177,7 +180,7 @@ struct journal {
 	int fd, directory;
 	uint64_t size, start; /* bytes; of its first record */
 	unsigned reading;     /* threads that read from it */
-	bool has_failed;      /* no room: nothing is deferred until nothing is pending */
+	bool has_failed;      /* no room: defer nothing until all pending operations have ended */
 };
 
 struct identity {
@@ -194,8 +197,8 @@ struct inherited {
 struct writeback {
 	struct forward base;
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* an operation ended, or may run that a caller runs */
-	pthread_cond_t work;    /* one may run that is a worker's */
+	pthread_cond_t changed; /* an operation ended, or a fence has its turn */
+	pthread_cond_t work;    /* a worker has something to run */
 	struct journal journal;
 	char *lost_directory;
 
@@ -203,25 +206,26 @@ struct writeback {
 	TAILQ_HEAD(, node) idle;
 	size_t idle_count;
 	struct operations operations, ready;
-	struct operations held; /* the longest first */
+	struct operations held; /* held longest first */
 	TAILQ_HEAD(, name) retired;
 	size_t retired_count;
 	TAILQ_HEAD(, reader) readers;
 	uint64_t moment; /* counts names that were retired */
-	uint64_t moves;  /* counts changes of what is below paths */
-	unsigned moving; /* such changes that wait or are passing */
+	uint64_t moves;  /* counts changes that may put another object at a path (renames of
+			  * directories) */
+	unsigned moving; /* such changes that wait or are under way */
 	uint64_t sequence, inode;
 	uint64_t count, bytes;    /* of what is pending */
-	uint64_t position;        /* the highest that was told */
-	uint64_t lost;            /* operations, since the start */
-	int64_t failing_since_ms; /* the workspace is out of reach; 0: it is not */
-	int unreported;           /* the error of a loss that no barrier has answered */
+	uint64_t position;        /* the highest in any reply */
+	uint64_t lost;            /* operations, since the mount */
+	int64_t failing_since_ms; /* the workspace is out of reach since then; 0: it is not */
+	int unreported;           /* error of a loss; the next barrier reports it */
 
 	struct identity identities[IDENTITIES_MAX];
 	unsigned identity_count;
 	struct inherited inherited[INHERITED_MAX];
 	bool knows_clock;
-	int64_t clock_ns; /* the workspace's, less ours */
+	int64_t clock_ns; /* the workspace's clock minus ours */
 
 	change_sink sink;
 	void *sink_user;
@@ -235,9 +239,9 @@ struct back_file {
 	struct forward_file base; /* .inner NULL: the content is the node's */
 	struct node *node;
 	int flags;
-	bool shares;    /* .inner is the node's */
-	bool is_here;   /* among the node's handles ... */
-	bool is_writer; /* ... and writers */
+	bool shares;    /* .inner belongs to the node */
+	bool is_here;   /* counted in node->handles ... */
+	bool is_writer; /* ... and in node->writers */
 };
 
 static inline struct writeback *writeback_of(struct workspace *w)
@@ -265,7 +269,7 @@ static inline uint64_t writeback_moves(struct writeback *b) /* without the lock,
 	return __atomic_load_n(&b->moves, __ATOMIC_RELAXED);
 }
 
-/* Below here: under the lock, unless it says otherwise. */
+/* The functions below are called with the lock held, unless stated otherwise. */
 
 /* ---- back_nodes.c: objects, names and what is shown of them --------------------------- */
 
@@ -288,34 +292,34 @@ void back_node_release(struct writeback *b, struct node *node); /* when nothing 
 /* The workspace's id of what callers know by this one. */
 struct object_id back_real(struct writeback *b, const struct object_id *id);
 void back_show_id(struct writeback *b, struct object_id *id);
-/* The workspace told of a directory: that answers while names in it are pending. */
+/* Keeps the workspace's attributes of a directory, as the answer while names in it are pending. */
 void back_keep_directory(
 	struct writeback *b, const char *path, const struct attributes *told, uint64_t at);
 bool back_directory_known(
 	struct writeback *b, const struct object_ref *object, struct attributes *ret_attributes);
-/* What callers are told of an object at `path` (NULL: not known) of which the workspace told this.
- */
+/* Turns the workspace's attributes of the object at `path` (NULL: not known) into those that
+ * callers see. */
 void back_show(struct writeback *b, const char *path, struct attributes *attributes);
 struct attributes back_node_shown(struct writeback *b, const struct node *node, const char *path);
 
 struct name *back_name(struct writeback *b, const char *path, const struct reader *reader);
 struct name *back_any_name(struct writeback *b, const char *path); /* retired or not */
 int back_name_add(struct writeback *b, const char *path, struct name **ret_name);
-/* One operation less, of which the workspace told as of `position`.  The last one tells what others
- * have done since (`*ret_told`, with `at` 0: nothing). */
+/* An operation on the name has ended; its reply had `position`.  After the last one `*ret_told` is
+ * the newest event that is later than it (`at` 0: there is none). */
 void back_name_done(
 	struct writeback *b, struct name *name, uint64_t position, struct change *ret_told);
-/* What a name that operations are pending for leads to; mode 0: to nothing. */
+/* The attributes of what a name with pending operations leads to; mode 0: nothing is there. */
 struct attributes back_name_shown(struct writeback *b, const struct name *name);
-/* An operation of which nothing came. */
+/* Undoes back_name_add(): the operation could not be entered. */
 void back_name_not_entered(struct writeback *b, struct name *name);
 struct directory *back_directory(struct writeback *b, const char *path, size_t length);
 
-/* 1: `*ret_node` is there; 0: nothing here says; -ENOENT, -ENOTDIR, -ELOOP: pending operations
- * say that. */
+/* What pending operations make of the path.  1: `*ret_node` is there; 0: they do not concern it;
+ * -ENOENT, -ENOTDIR, -ELOOP. */
 int back_resolve(struct writeback *b, const char *path, struct node **ret_node);
 
-/* Operations of the path, or of a directory on its way, ended since the reader began. */
+/* True when operations on the path, or on a directory above it, ended since the reader began. */
 bool back_was_pending(struct writeback *b, const char *path, const struct reader *reader);
 void back_reader_begin(struct writeback *b, struct reader *reader);
 void back_reader_end(struct writeback *b, struct reader *reader);
@@ -334,7 +338,8 @@ void back_saw(struct writeback *b, uint64_t position);
 int back_refs_add(struct writeback *b, struct operation *operation, const char *path,
 	const char *path2, const struct object_id *id, bool all);
 void back_refs_drop(struct writeback *b, struct operation *operation);
-void back_refs_hurry(struct writeback *b, struct operation *operation); /* it waits: no holds */
+/* Ends the holds of the operations that this one waits for. */
+void back_refs_hurry(struct writeback *b, struct operation *operation);
 bool back_is_alone(struct writeback *b, const char *directory, const struct operation *operation);
 
 /* ---- back_queue.c: what waits for what --------------------------- */
@@ -343,8 +348,8 @@ struct operation *back_operation_new(const struct op_context *ctx, enum operatio
 	const char *path, const char *path2);
 void back_operation_free(struct operation *operation);
 
-/* Enters it: names and objects are from now on as it leaves them.  Takes it over on success.
- * `is_recovered`: the journal has it already. */
+/* Adds it to the journal and to the queue; callers see its effect from now on.  Takes ownership on
+ * success.  `is_recovered`: it comes from the journal. */
 int back_enter(struct writeback *b, struct operation *operation, bool is_recovered);
 void back_hold(struct writeback *b, struct operation *operation); /* not started yet */
 void back_release_hold(struct writeback *b, struct operation *operation);
@@ -353,17 +358,18 @@ void back_end(struct writeback *b, struct operation *operation);    /* tells the
 void back_drop(struct writeback *b, struct operation *operation);   /* frees it, at the end */
 void back_forget(struct writeback *b, struct operation *operation); /* ... frees it */
 
-/* Waits for what came before with these paths (NULL: none) and object; what comes after waits until
- * back_fence_end().  `all`: whatever it is about.  -EINTR. */
+/* Waits for earlier operations on these paths (NULL: none) and on the object; later ones wait until
+ * back_fence_end().  `all`: waits for, and holds up, all operations.  -EINTR. */
 int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operation *fence,
 	const char *path, const char *path2, const struct object_id *id, bool all);
 void back_fence_end(struct writeback *b, struct operation *fence);
 int back_settle(struct writeback *b, struct op_context *ctx, const struct object_id *id);
 
-/* Waits for everything that came before.  -EINTR, -EIO. */
+/* Waits for all operations entered so far.  -EINTR; -EIO: the workspace is out of reach. */
 int back_barrier(struct writeback *b, struct op_context *ctx);
 
-/* Waits for room; the other one without the lock.  -EINTR, -EIO. */
+/* Wait until the bounds allow another operation; back_find_room() is called without the lock.
+ * -EINTR, -EIO. */
 int back_find_room(struct writeback *b, struct op_context *ctx);
 int back_await_room(struct writeback *b, struct op_context *ctx);
 
@@ -372,35 +378,35 @@ void back_put_ready(struct writeback *b, struct operation *operation);
 void back_unblock(struct writeback *b, struct operation *operation); /* by one reference, or hold */
 void back_take_ready(struct writeback *b, struct operation *operation);
 void back_release_holds(struct writeback *b, int64_t taken_before_ms);
-/* `moves`: b->moves before the caller looked at paths. */
+/* Whether a change may be deferred now.  `moves`: b->moves before the caller resolved any path. */
 bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves);
 
 /* ---- back_workers.c --------------------------- */
 
 void back_workers_stop(struct writeback *b);
 int back_start_worker(struct writeback *b);
-/* It is not done, and will not be: what depends on it gets the error. */
+/* The operation is lost or cancelled: operations that depend on it fail with `error`. */
 void back_undo(struct writeback *b, struct operation *operation, int error);
 
 /* ---- back_apply.c: at the inner workspace; without the lock --------------------------- */
 
-/* 0, or why it is lost; -EAGAIN: the workspace is out of reach. */
+/* 0; -EAGAIN: the workspace is out of reach, try again; -errno: the operation is lost. */
 int back_apply(struct writeback *b, struct operation *operation);
 
 /* ---- back_names.c --------------------------- */
 
-/* As getattr by the path, for our own questions; without the lock. */
+/* getattr by path for the decorator's own use; called without the lock. */
 int back_look(struct op_context *ctx, struct workspace *w, const char *path,
 	const struct object_id *id, struct attributes *ret_attributes);
 void back_answered(struct writeback *b, struct op_context *ctx);
 
-/* Makes something here: 0, -EEXIST and so on; 1: it is to be passed on.  A file has a handle that
- * writes. */
+/* Defers the creation of an object.  0; -EEXIST and the like; 1: it cannot be deferred.  A new file
+ * is counted as having one handle that writes. */
 int back_make(struct op_context *ctx, struct workspace *w, enum operation_kind kind,
 	const char *path, const char *target, uint32_t mode, struct attributes *ret_attributes);
 
-/* 0: nothing here says of the object, and `*ret_inner` is it as the inner workspace knows it; 1:
- * `*ret_node` is it, and has operations pending; -ENOENT, -ESTALE and so on. */
+/* 1: the object has pending operations, and is `*ret_node`; 0: it has none, and `*ret_inner` refers
+ * to it at the inner workspace; -ENOENT, -ESTALE and the like. */
 int back_find(struct writeback *b, const struct object_ref *object, struct object_ref *ret_inner,
 	struct node **ret_node);
 bool back_is_simple(struct writeback *b, const struct attributes *there);
@@ -411,7 +417,7 @@ void back_learn_time(
 	struct writeback *b, const struct op_context *ctx, const struct attributes *changed);
 void back_learn(struct writeback *b, const struct op_context *ctx, int r, struct attributes *made);
 
-/* The caller's context as the inner workspace knows it, and back. */
+/* Translate the ids in the caller's context for a call of the inner workspace, and back. */
 struct passage {
 	struct object_id parent, new_parent;
 };
@@ -420,7 +426,7 @@ void back_pass_begin(struct writeback *b, struct op_context *ctx, struct passage
 void back_pass_end(struct writeback *b, struct op_context *ctx, const struct passage *passage);
 struct object_ref back_pass_object(struct writeback *b, const struct object_ref *object);
 
-/* The lock is held before and after, not between. */
+/* Runs `prepare` with the lock held and `call` without it. */
 #define PASS(b, ctx, r, prepare, call)                  \
 	do {                                            \
 		struct passage passage_;                \
@@ -432,8 +438,8 @@ struct object_ref back_pass_object(struct writeback *b, const struct object_ref 
 		back_pass_end((b), (ctx), &passage_);   \
 	} while (0)
 
-/* A change that the caller waits for: all that came before and touches the same names and object is
- * acknowledged first. */
+/* The same for a change that is not deferred: it waits for earlier operations on the same names and
+ * object. */
 #define PASS_IN_TURN(b, ctx, r, path, path2, id, all, prepare, call)                       \
 	do {                                                                               \
 		struct operation fence_;                                                   \
@@ -456,11 +462,11 @@ void back_content_cut(struct node *node, uint64_t size);
 /* The file of `node->content` was written to up to `end`. */
 void back_content_written(struct node *node, uint64_t end, const struct timespec *mtime);
 void back_content_drop(struct writeback *b, struct node *node);
-/* The handle of the inner workspace, when all that is pending of the file is acknowledged. */
+/* Waits for the pending operations on the file, and opens it at the inner workspace. */
 int back_inner_open(struct op_context *ctx, struct back_file *file);
 int back_file_getattr(
 	struct op_context *ctx, struct back_file *file, struct attributes *ret_attributes);
-/* Changes a file whose content is to be sent with them. */
+/* Adds attribute changes to the pending operation that will store the file's content. */
 int back_merge(
 	struct writeback *b, struct node *node, unsigned mask, const struct attributes *want);
 
@@ -473,7 +479,7 @@ enum record_type {
 	RECORD_STARTED,       /* nothing */
 	RECORD_MADE,          /* struct made_record: records from now on have the real id */
 	RECORD_DONE,          /* struct attributes, as they are at the workspace */
-	RECORD_UNDONE,        /* the same, of what is lost or was never sent */
+	RECORD_UNDONE,        /* the same; the operation was lost or cancelled */
 	RECORD_CREATED,       /* struct made_record: a file that is not complete yet */
 };
 
@@ -507,8 +513,8 @@ int back_journal_recover(
 
 /* ---- back_lost.c --------------------------- */
 
-/* Keeps what the operation would have stored, on the disk when it returns; without the lock.
- * -errno: nothing is kept. */
+/* Saves what the operation would have stored, and syncs it to disk.  Called without the lock.
+ * -errno: nothing is saved. */
 int back_keep_lost(struct writeback *b, struct operation *operation);
 
 WORKSPACE_DECLARE_OPERATIONS(back)

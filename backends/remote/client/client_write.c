@@ -308,7 +308,7 @@ int remote_queue_size(struct op_context *ctx, struct remote_file *file, uint64_t
 		if (r == 0)
 			r = queue_size(ctx, file, size_bytes);
 	} while (r == RESULT_AGAIN);
-	remote_file_changed(file); /* whoever reads from here on reads behind it */
+	remote_file_changed(file); /* later reads are ordered behind it */
 	ctx->served.position = 0;
 	return r;
 }
@@ -521,7 +521,7 @@ ssize_t remote_write(struct op_context *ctx, struct open_file *open_file, const 
 			break;
 		done += part;
 	}
-	/* Only now: whoever reads from here on reads behind the queued writes. */
+	/* Only now: later reads are ordered behind the queued writes. */
 	remote_file_written(file, data, done, offset);
 	ctx->served.position = 0;
 	if (r < 0 && done)

@@ -206,7 +206,7 @@ static int read_search(struct wire_reader *in, struct scan_request *request, str
 	for (size_t i = 0; i < count; i++)
 		texts[i].bytes = wire_get_bytes(in, &texts[i].size);
 	request->names = wire_get_string(in);
-	lines = wire_get_number_max(in, 1 + CONTEXT_MAX);
+	lines = wire_get_number_max(in, 1 + SCAN_CONTEXT_MAX);
 	if (in->failed)
 		return -EPROTO;
 	request->wants_lines = lines > 0;

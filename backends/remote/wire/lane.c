@@ -164,7 +164,7 @@ static void close_descriptors(struct lane *lane)
 	lane->in_fd = lane->out_fd = lane->wake_fd = -1;
 }
 
-/* It has no threads any more, or none yet; but whoever sends may be writing. */
+/* Called when the lane has no threads of its own; a sender may still be writing. */
 static void end_connection(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);

@@ -44,7 +44,7 @@ struct lane {
 	size_t under_way_bytes; /* in `batch` and `unacked`, as they leave */
 	enum compression compression;
 	bool refuses_compressed;
-	struct compressor *compressor; /* of this connection; of who is in pump() */
+	struct compressor *compressor; /* of this connection; used in pump() only */
 	bool compress_failed;          /* on this connection */
 	size_t unhindered_bytes; /* compressed since something last waited for the link, or since
 				    ... */

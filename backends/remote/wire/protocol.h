@@ -28,7 +28,6 @@ enum {
 	XATTR_MAX_BYTES = 64 << 10,
 	ARGUMENTS_MAX = 65536, /* argv and environment of an exec, each */
 	KNOWN_MAX = 1 << 16,   /* files that a search leaves out */
-	CONTEXT_MAX = 1000,    /* lines around one that a search tells */
 	GROUPS_MAX = 1024,
 
 	CHANNELS_MAX = 4, /* connections of a session */

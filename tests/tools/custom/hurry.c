@@ -1,5 +1,5 @@
-/* Loaded with LD_PRELOAD: time runs 200 times as fast as it does, for who reads the monotonic clock
- * and waits for a condition by it. */
+/* To be loaded with LD_PRELOAD: makes the monotonic clock, and waits on condition variables that
+ * use it, run 200 times as fast. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
