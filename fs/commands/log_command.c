@@ -320,8 +320,8 @@ static const char *const operations[] = {"lookup", "getattr", "access", "readlin
 	"statfs", "getxattr", "listxattr", "hash", "open", "create", "read", "write", "flush",
 	"fsync", "close", "fallocate", "copy_range", "seek", "lock", "lock_test", "mkdir", "mknod",
 	"symlink", "link", "unlink", "rmdir", "rename", "chmod", "chown", "truncate", "utimens",
-	"setxattr", "removexattr", "exec", "tool_call", "connect", "forward", "search", "foreign",
-	"connection", "dropped", "lost", "removed"};
+	"setxattr", "removexattr", "exec", "tool_call", "connect", "forward", "search", "excerpt",
+	"foreign", "connection", "dropped", "lost", "removed"};
 
 static int set_operations(void *into, const char *list)
 {

@@ -12,16 +12,18 @@
 #include "ops/support/clock.h"
 #include "ops/support/json.h"
 #include "ops/support/literals.h"
+#include "ops/support/path.h"
 #include "ops/workspace.h"
 
 enum { ENTRIES_MAX = 1 << 18, FRAME_BYTES = 64 << 10 };
 
 struct search {
 	struct connection *connection;
+	const char *path; /* of the directory */
 	struct literals *texts;
 	struct buffer names; /* of files to be reported, a NUL behind each */
 	struct buffer lines; /* those of one file, behind its path */
-	unsigned long long told, lines_bytes;
+	unsigned long long told;
 };
 
 static void search_done(struct search *search)
@@ -61,6 +63,30 @@ static int send_names(struct search *search)
 	return r;
 }
 
+static void record(struct search *search, struct log_record *record)
+{
+	const struct connection *connection = search->connection;
+
+	record->pid = connection->peer.pid;
+	record->uid = connection->peer.uid;
+	mount_log_record(connection->server->mount->log, record);
+}
+
+/* The tool does not open a file of which it has the lines: this stands for the open. */
+static int record_excerpt(struct search *search, const struct dir_entry *entry)
+{
+	cleanup_free char *path = path_join(search->path, entry->path);
+
+	if (!path)
+		return -ENOMEM;
+	record(search, &(struct log_record){.op = "excerpt",
+			       .flags = LOG_HAS_BYTES,
+			       .path = path,
+			       .bytes = entry->lines_size,
+			       .start_ns = clock_wall_ns()});
+	return 0;
+}
+
 static int send_lines(struct search *search, const struct dir_entry *entry)
 {
 	size_t size = strlen(entry->path) + 1;
@@ -69,9 +95,9 @@ static int send_lines(struct search *search, const struct dir_entry *entry)
 		return 0;
 	search->lines.size = 0;
 	if (buffer_append(&search->lines, entry->path, size) < 0 ||
-		buffer_append(&search->lines, entry->lines, entry->lines_size) < 0)
+		buffer_append(&search->lines, entry->lines, entry->lines_size) < 0 ||
+		record_excerpt(search, entry) < 0)
 		return -ENOMEM;
-	search->lines_bytes += entry->lines_size;
 	return control_send(
 		search->connection->fd, CONTROL_STDERR, search->lines.data, search->lines.size);
 }
@@ -102,20 +128,19 @@ static bool client_is_gone(struct op_context *ctx)
 	return poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-static void log_search(
-	const struct search *search, struct log_record *record, const struct op_context *ctx)
+static void record_search(
+	struct search *search, const struct op_context *ctx, uint64_t start_ns, int result)
 {
-	const struct connection *connection = search->connection;
-	uint64_t elapsed_us = (clock_wall_ns() - record->start_ns) / 1000;
+	uint64_t elapsed_us = (clock_wall_ns() - start_ns) / 1000;
 
-	record->op = "search";
-	record->flags = LOG_HAS_BYTES | (ctx->served.from_cache ? LOG_FROM_CACHE : 0);
-	record->bytes = search->lines_bytes;
-	record->pid = connection->peer.pid;
-	record->uid = connection->peer.uid;
-	record->latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us;
-	record->round_trips = ctx->served.round_trips;
-	mount_log_record(connection->server->mount->log, record);
+	record(search,
+		&(struct log_record){.op = "search",
+			.flags = ctx->served.from_cache ? LOG_FROM_CACHE : 0,
+			.path = search->path,
+			.start_ns = start_ns,
+			.latency_us = elapsed_us > UINT32_MAX ? UINT32_MAX : (uint32_t)elapsed_us,
+			.result = result,
+			.round_trips = ctx->served.round_trips});
 }
 
 static uint32_t context_of(const cJSON *request)
@@ -137,7 +162,7 @@ static bool is_worth_asking(struct workspace *w)
 	return (status.capabilities & wanted) == wanted;
 }
 
-static int run_search(struct search *search, const char *path, const cJSON *request)
+static int run_search(struct search *search, const cJSON *request)
 {
 	struct connection *connection = search->connection;
 	struct workspace *w = connection->server->mount->workspace;
@@ -148,8 +173,9 @@ static int run_search(struct search *search, const char *path, const cJSON *requ
 		.wants_lines = cJSON_IsNumber(context),
 		.context = context_of(request),
 		.names = json_text(request, "names")};
-	struct log_record record = {.path = path, .start_ns = clock_wall_ns()};
+	uint64_t start_ns = clock_wall_ns();
 	struct op_context ctx;
+	int r;
 
 	if (!is_worth_asking(w))
 		return 0;
@@ -157,18 +183,18 @@ static int run_search(struct search *search, const char *path, const cJSON *requ
 	ctx.pid = connection->peer.pid;
 	ctx.interrupted = client_is_gone;
 	ctx.interrupted_data = connection;
-	record.result = workspace_scan(&ctx, w, &OBJECT_AT(path), &scan, take_entry, search);
-	log_search(search, &record, &ctx);
-	return record.result < 0 ? record.result : send_names(search);
+	r = workspace_scan(&ctx, w, &OBJECT_AT(search->path), &scan, take_entry, search);
+	record_search(search, &ctx, start_ns, r);
+	return r < 0 ? r : send_names(search);
 }
 
 void control_search(struct connection *connection, const cJSON *request)
 {
-	cleanup_with(search_done) struct search search = {.connection = connection};
+	cleanup_with(search_done) struct search search = {
+		.connection = connection, .path = json_text(request, "path")};
 	struct mount_log *log = connection->server->mount->log;
-	const char *path = json_text(request, "path");
 	char reply[64];
-	int r = path ? read_texts(request, &search) : -EINVAL;
+	int r = search.path ? read_texts(request, &search) : -EINVAL;
 
 	if (r < 0) {
 		control_reply_failure(connection, r,
@@ -181,10 +207,10 @@ void control_search(struct connection *connection, const cJSON *request)
 			"status' says why");
 		return;
 	}
-	r = run_search(&search, path, request);
+	r = run_search(&search, request);
 	if (r < 0) {
 		control_reply_failure(
-			connection, r, "cannot search \"/%s\": %s", path, strerror(-r));
+			connection, r, "cannot search \"/%s\": %s", search.path, strerror(-r));
 		return;
 	}
 	snprintf(reply, sizeof(reply), "{\"told\":%llu}", search.told);

@@ -291,6 +291,10 @@ test_grep_brings_only_lines_of_files_in_which_they_are_few() {
 	echo "  $received bytes for lines of 40 files of 18 KB"
 	[ "$received" -lt 20000 ] || fail "$received bytes were received"
 	expect 0 "$("$ISTHMUS" log "$mnt" --call few-1 --op open --json | grep -c '"path":"few/f')" "files that were opened"
+	expect 40 "$("$ISTHMUS" log "$mnt" --call few-1 --op excerpt --path 'few/f*' --json | grep '"bytes":[1-9]' |
+		grep -o '"path":"few/f[0-9]*"' | sort -u | wc -l)" "in the log: each file of which lines came"
+	"$ISTHMUS" log "$mnt" --call few-1 --op excerpt --path few/f7 >"$tmp/log"
+	grep -q 'excerpt .* few/f7  [1-9][0-9]*  \[grep few-1\]$' "$tmp/log" || fail "shown: $(cat "$tmp/log")"
 	chmod 0 "$backing/few/f7"
 	wait_for 10 eval '[ "$(stat -c %a "$mnt/few/f7")" = 0 ]' || fail "the mode is not seen"
 	[ "$EUID" = 0 ] || expect 39 "$(tool grep 'needle of \d+$' --path few | field matches)" "but what may not be read"
