@@ -29,12 +29,7 @@ static void answered(struct call *call)
 
 static void ask(struct remote *remote, struct op_context *ctx, enum frame_type type)
 {
-	struct query q;
-	int64_t result;
-
-	query_begin(&q, ctx, remote, type, 0);
-	result = query_submit(&q, answered, NULL);
-	query_end(&q, &result);
+	remote_request_submit(&(struct remote_request){ctx, remote, type}, answered, NULL);
 }
 
 static void feed_frames(struct remote *remote, struct wire_reader *in)

@@ -808,11 +808,6 @@ static void test_a_new_session_ends_the_watches_of_those_before(void)
 
 /* ---- A full table ----------------------------------------------------------------------- */
 
-static void answered(struct call *call)
-{
-	call_free(call);
-}
-
 static void ignore_change(void *user, const struct change *change)
 {
 	(void)user;
@@ -837,16 +832,14 @@ static void test_the_feed_of_a_new_session_waits_for_no_slot(void)
 	const struct timespec pause = {.tv_nsec = 10000000};
 	struct far_end far = {0};
 	struct op_context ctx;
-	struct query q;
+	struct remote_request request = {&ctx, NULL, REQUEST_STATFS};
 
 	CHECK_RC(0, remote_new(&settings, &far.remote));
 	CHECK_RC(0, remote_feed_start(far.remote, ignore_change, NULL));
-	for (int i = 0; i < CALLS_MAX; i++) {
-		op_context_init(&ctx);
-		query_begin(&q, &ctx, far.remote, REQUEST_STATFS, 0);
-		CHECK_RC(0, query_submit(&q, answered, NULL));
-		query_done(&q);
-	}
+	op_context_init(&ctx);
+	request.remote = far.remote;
+	for (int i = 0; i < CALLS_MAX; i++)
+		CHECK_RC(0, remote_request_submit(&request, call_free, NULL));
 	CHECK_RC(0, pthread_create(&far.thread, NULL, begin_feed_anew, &far));
 	for (int i = 0; i < 100 && !far.stop; i++)
 		nanosleep(&pause, NULL);
@@ -868,16 +861,13 @@ static void test_thousands_of_handles_can_be_given_back_at_once(void)
 		.scheme = &helper_scheme, .timeout_ms = 60000};
 	struct far_end far = {0};
 	struct op_context ctx;
-	struct query q;
+	struct remote_request request = {&ctx, NULL, REQUEST_CLOSE, .gives_back = true};
 
 	CHECK_RC(0, remote_new(&settings, &far.remote));
-	for (int i = 0; i < HANDLES; i++) {
-		op_context_init(&ctx);
-		query_begin(&q, &ctx, far.remote, REQUEST_CLOSE, 0);
-		q.traits.gives_back = true;
-		CHECK_RC(0, query_submit(&q, answered, NULL));
-		query_done(&q);
-	}
+	op_context_init(&ctx);
+	request.remote = far.remote;
+	for (int i = 0; i < HANDLES; i++)
+		CHECK_RC(0, remote_request_submit(&request, call_free, NULL));
 	pthread_mutex_lock(&far.remote->lock);
 	remote_fail_calls(far.remote);
 	pthread_mutex_unlock(&far.remote->lock);

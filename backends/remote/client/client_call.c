@@ -5,33 +5,6 @@
 
 #include "backends/remote/client/client_internal.h"
 
-bool remote_is_offline(struct remote *remote)
-{
-	int64_t since = remote->bad_since_ms;
-
-	if (remote->is_stopped)
-		return true;
-	return since && remote->settings.timeout_ms != REMOTE_WAITS_FOREVER &&
-	       clock_now_ms() - since >= remote->settings.timeout_ms;
-}
-
-int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
-	pthread_mutex_t *lock)
-{
-	if (op_interrupted(ctx))
-		return -EINTR;
-	if (remote_is_offline(remote))
-		return -EIO;
-	clock_cond_wait_ms(condition, lock, WAIT_MS);
-	return 0;
-}
-
-void remote_count_round_trip(struct remote *remote, struct op_context *ctx)
-{
-	ctx->served.round_trips++;
-	remote->round_trips++;
-}
-
 /* ---- The table of calls --------------------------------------------------------- */
 
 void call_free(struct call *call)
@@ -72,33 +45,42 @@ static void unregister_call(struct call *call)
 }
 
 /* Under the lock. */
-static bool is_outdated(const struct call *call)
+static bool is_outdated(const struct remote_request *request)
 {
-	const struct remote_file *const *uses = call->traits.uses;
+	const struct object_ref *object = request->object;
+	const struct remote_file *files[] = {request->gives_back ? NULL : request->file,
+		object && object->file ? remote_file_of(object->file) : NULL, request->uses};
 
-	for (size_t i = 0; i < array_size(call->traits.uses); i++)
-		if (uses[i] && uses[i]->epoch != call->remote->epoch)
+	for (size_t i = 0; i < array_size(files); i++)
+		if (files[i] && files[i]->epoch != request->remote->epoch)
 			return true;
 	return false;
 }
 
-/* The frame is in the lane as soon as the call is in the table: when a session ends, what was not
- * sent is found there and withdrawn.  From here on the call may be answered, and gone, at any time.
- */
-static int register_call(struct query *q, struct lane **ret_lane)
+static enum lane_priority priority_of(const struct remote_request *request)
 {
-	struct remote *remote = q->remote;
-	struct call *call = q->call;
+	bool is_behind =
+		request->order || (request->is_behind_writes && request->remote->write_bytes > 0);
+
+	return is_behind && !request->is_urgent ? LANE_BULK : LANE_URGENT;
+}
+
+/* The frame is in the lane as soon as the call is in the table: when a session ends, what was not
+ * sent is found there and withdrawn. */
+static int register_call(struct call *call, const struct remote_request *request,
+	struct wire_writer *out, struct lane **ret_lane)
+{
+	struct remote *remote = call->remote;
 	int r = 0;
 
 	pthread_mutex_lock(&remote->lock);
-	while (remote->call_count >= CALLS_MAX && r == 0 && !call->traits.gives_back)
-		r = call->traits.at_once
+	while (remote->call_count >= CALLS_MAX && r == 0 && !call->gives_back)
+		r = request->at_once
 			    ? RESULT_BUSY
-			    : remote_wait(remote, q->ctx, &remote->freed, &remote->lock);
+			    : remote_wait(remote, request->ctx, &remote->freed, &remote->lock);
 	if (remote->call_count >= CALL_SLOTS)
 		r = -EIO;
-	if (r == 0 && is_outdated(call))
+	if (r == 0 && is_outdated(request))
 		r = RESULT_AGAIN;
 	if (r == 0) {
 		do
@@ -107,9 +89,9 @@ static int register_call(struct query *q, struct lane **ret_lane)
 		remote->calls[call->id % CALL_SLOTS] = call;
 		remote->call_count++;
 		call->epoch = remote->epoch;
-		call->channel = call->traits.may_spread ? remote_channel_take(remote) : NULL;
+		call->channel = request->may_spread ? remote_channel_take(remote) : NULL;
 		*ret_lane = call->channel ? call->channel->lane : remote->lane;
-		r = lane_queue(*ret_lane, q->priority, call->type, call->id, &q->out);
+		r = lane_queue(*ret_lane, priority_of(request), call->type, call->id, out);
 		if (r < 0)
 			unregister_call(call);
 	}
@@ -128,245 +110,64 @@ int remote_wait_for_slot(struct remote *remote, struct op_context *ctx)
 	return r;
 }
 
-static int call_new(struct remote *remote, enum frame_type type, struct call **ret_call)
+int call_new(const struct remote_request *request, struct call **ret_call)
 {
 	struct call *call = calloc(1, sizeof(*call));
 
 	if (!call)
 		return -ENOMEM;
-	call->remote = remote;
-	call->type = type;
+	call->remote = request->remote;
+	call->type = request->type;
+	call->gives_back = request->gives_back;
+	call->makes = request->makes;
+	call->lock = request->lock;
+	call->repeatable =
+		!request->only_once && (request_flags(request->type) & REQUEST_IS_REPEATABLE);
 	call->last = &call->first;
 	clock_cond_init(&call->changed);
 	*ret_call = call;
 	return 0;
 }
 
-/* ---- Making requests ---------------------------------------------------------------- */
-
-void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
-	enum frame_type type, uint64_t order)
+int call_send(struct call *call, const struct remote_request *request, struct wire_writer *out)
 {
-	size_t groups = ctx->group_count < GROUPS_MAX ? ctx->group_count : GROUPS_MAX;
+	struct remote *remote = call->remote;
+	struct lane *lane;
+	int r;
 
-	*q = (struct query){.remote = remote, .ctx = ctx};
-	q->priority = order ? LANE_BULK : LANE_URGENT;
-	q->error = call_new(remote, type, &q->call);
-	lane_writer_init(&q->out);
-	wire_put_number(&q->out, ctx->uid);
-	wire_put_number(&q->out, ctx->gid);
-	wire_put_number(&q->out, ctx->umask);
-	wire_put_number(&q->out, ctx->groups ? groups : 0);
-	for (size_t i = 0; ctx->groups && i < groups; i++)
-		wire_put_number(&q->out, ctx->groups[i]);
-	wire_put_number(&q->out, order);
-}
-
-static int send_request(struct query *q)
-{
-	int r = q->error ? q->error : q->out.error;
-	struct lane *lane = NULL;
-
-	if (r == 0) {
-		q->call->traits = q->traits;
-		q->call->repeatable = !q->traits.only_once &&
-				      (request_flags(q->call->type) & REQUEST_IS_REPEATABLE);
+	if (remote->bad_since_ms && !remote->is_wanted) {
+		remote->is_wanted = true;
+		pthread_cond_signal(&remote->manager);
 	}
-	if (r == 0 && q->remote->bad_since_ms && !q->remote->is_wanted) {
-		q->remote->is_wanted = true;
-		pthread_cond_signal(&q->remote->manager);
-	}
-	if (r == 0 && !q->traits.gives_back && remote_is_offline(q->remote))
-		r = -EIO;
-	if (r == 0)
-		r = register_call(q, &lane);
+	if (!call->gives_back && remote_is_offline(remote))
+		return -EIO;
+	r = register_call(call, request, out, &lane);
 	if (r == 0)
 		lane_push(lane);
 	return r == -EMSGSIZE ? -E2BIG : r;
 }
 
-static void send_cancel(struct call *call)
+void call_cancel(struct call *call)
 {
-	if (!call->traits.gives_back)
+	if (!call->gives_back)
 		lane_send(call->remote->lane, LANE_URGENT, FRAME_CANCEL, call->id, NULL);
 }
 
-/* Nobody waits any more.  Under the lock; the call belongs to the table until its reply comes.
- * The query keeps one that has not left this machine, or has its reply. */
-static void abandon(struct query *q)
+bool call_abandon(struct call *call)
 {
-	struct call *call = q->call;
+	call->abandoned =
+		!call->done && (call->gives_back || !lane_withdraw(call->remote->lane, call->id));
+	return call->abandoned;
+}
 
-	if (call->done || (!call->traits.gives_back && lane_withdraw(q->remote->lane, call->id)))
+void call_drop(struct call *call)
+{
+	if (!call)
 		return;
-	call->abandoned = true;
-	q->call = NULL;
-}
-
-/* Under the lock.  0, or why to give up.
- * What has its answer on the way gets it, also when somebody gives up. */
-static int go_on(struct query *q, int64_t *interrupted_ms)
-{
-	struct call *call = q->call;
-	bool is_long = request_flags(call->type) & REQUEST_TAKES_LONG;
-	int64_t now = clock_now_ms();
-
-	if (remote_is_offline(q->remote))
-		return -EIO;
-	if (*interrupted_ms &&
-		now - *interrupted_ms > (is_long ? CANCEL_GRACE_MS : INTERRUPT_GRACE_MS)) {
-		send_cancel(call);
-		return -EINTR;
-	}
-	if (!*interrupted_ms && op_interrupted(q->ctx)) {
-		*interrupted_ms = now;
-		if (is_long)
-			send_cancel(call);
-	}
-	return 0;
-}
-
-/* Not for each frame: one that is small would cost more memory here, until it is acknowledged, than
- * the far end had to send. */
-static void give_credit(struct call *call, size_t size)
-{
-	cleanup_wire_writer struct wire_writer credit = {0};
-
-	call->consumed_bytes += size;
-	if (call->consumed_bytes < CREDIT_LISTING_BYTES / 8)
-		return;
-	lane_writer_init(&credit);
-	wire_put_number(&credit, call->consumed_bytes);
-	call->consumed_bytes = 0;
-	lane_send(call->remote->lane, LANE_URGENT, FRAME_CREDIT, call->id, &credit);
-}
-
-/* Under the lock, which it drops meanwhile. */
-static void take_part(struct query *q, int (*take)(void *user, struct wire_reader *part),
-	void *user, int *taken_result)
-{
-	struct call *call = q->call;
-	struct call_data *part = call->first;
-	struct wire_reader reader = wire_reader_over(part->payload, part->size);
-	size_t size = part->size + FRAME_HEADER_BYTES;
-
-	call->first = part->next;
-	if (!call->first)
-		call->last = &call->first;
-	call->data_bytes -= size;
-	pthread_mutex_unlock(&q->remote->lock);
-	if (*taken_result >= 0) {
-		q->base = part->base;
-		*taken_result = take(user, &reader);
-		if (*taken_result < 0)
-			send_cancel(call);
-	}
-	give_credit(call, size);
-	free(part->payload);
-	free(part);
-	pthread_mutex_lock(&q->remote->lock);
-}
-
-int64_t query_run_stream(
-	struct query *q, int (*take)(void *user, struct wire_reader *part), void *user)
-{
-	struct remote *remote = q->remote;
-	int64_t interrupted_ms = 0, result;
-	int taken_result = 0;
-	int r = send_request(q);
-
-	if (r < 0)
-		return r;
-	remote_count_round_trip(remote, q->ctx);
-	pthread_mutex_lock(&remote->lock);
-	while ((!q->call->done || q->call->first) && r == 0) {
-		r = go_on(q, &interrupted_ms);
-		if (r < 0)
-			break;
-		if (q->call->first)
-			take_part(q, take, user, &taken_result);
-		else
-			clock_cond_wait_ms(&q->call->changed, &remote->lock, WAIT_MS);
-	}
-	if (r < 0)
-		abandon(q);
-	q->ctx->served.position = q->call ? q->call->position : 0;
-	pthread_mutex_unlock(&remote->lock);
-	if (r < 0)
-		return r;
-	q->in = q->call->body;
-	result = q->call->result;
-	return taken_result < 0 ? taken_result : result;
-}
-
-int64_t query_run(struct query *q)
-{
-	return query_run_stream(q, NULL, NULL);
-}
-
-int query_submit(struct query *q, void (*complete)(struct call *call), void *user)
-{
-	struct call *call = q->call;
-	int r;
-
-	if (call) {
-		call->complete = complete;
-		call->user = user;
-	}
-	r = send_request(q);
-	if (r == 0)
-		q->call = NULL;
-	return r;
-}
-
-bool remote_again(struct op_context *ctx, int64_t *result)
-{
-	if (*result != RESULT_AGAIN)
-		return false;
-	if (ctx->served.repeats++ < REPEATS_MAX)
-		return true;
-	*result = -EIO;
-	return false;
-}
-
-void query_done(struct query *q)
-{
-	wire_writer_done(&q->out);
-	if (q->call) {
-		pthread_mutex_lock(&q->remote->lock);
-		unregister_call(q->call);
-		pthread_mutex_unlock(&q->remote->lock);
-		call_free(q->call);
-		q->call = NULL;
-	}
-}
-
-void query_send_away(struct query *q)
-{
-	q->traits.gives_back = true;
-	query_submit(q, call_free, NULL);
-	query_done(q);
-}
-
-bool query_end(struct query *q, int64_t *result)
-{
-	query_done(q);
-	return remote_again(q->ctx, result);
-}
-
-int64_t query_finish(struct query *q, int64_t result)
-{
-	struct facts facts = {0};
-
-	if (result < 0)
-		return result;
-	if (request_flags(q->call->type) & REQUEST_HAS_FACTS)
-		wire_get_facts(&q->in, &facts);
-	if (wire_reader_finish(&q->in) < 0)
-		return -EIO;
-	if (q->ctx->facts)
-		*q->ctx->facts = facts;
-	return result;
+	pthread_mutex_lock(&call->remote->lock);
+	unregister_call(call);
+	pthread_mutex_unlock(&call->remote->lock);
+	call_free(call);
 }
 
 /* ---- The reader thread ------------------------------------------------------------------ */
@@ -375,38 +176,34 @@ int64_t query_finish(struct query *q, int64_t result)
 static void undo(struct call *call)
 {
 	struct op_context ctx;
-	struct query q;
+	cleanup_remote_request struct remote_request request = {
+		&ctx, call->remote, REQUEST_CLOSE, .gives_back = true};
 
-	if (call->result < 0)
+	if (call->result < 0 || !call->makes)
 		return;
 	op_context_init(&ctx);
+	wire_put_number(&request.arguments, call->makes);
 	switch (call->type) {
 	case REQUEST_MKDIR:
-		if (!call->traits.makes)
-			return;
-		/* fall through */
 	case REQUEST_OPEN:
 	case REQUEST_CREATE:
 	case REQUEST_CREATE_UNNAMED:
-		query_begin(&q, &ctx, call->remote, REQUEST_CLOSE, 0);
-		wire_put_number(&q.out, call->traits.makes);
-		break;
+		remote_request_give_back(&request);
+		return;
 	case REQUEST_LOCK:
-		query_begin(&q, &ctx, call->remote, REQUEST_LOCK, 0);
-		wire_put_number(&q.out, call->traits.makes);
-		call->traits.lock.type = LOCK_NONE;
-		wire_put_lock(&q.out, &call->traits.lock);
-		wire_put_number(&q.out, 0);
-		wire_put_number(&q.out, 0);
-		break;
+		request.type = REQUEST_LOCK;
+		call->lock.type = LOCK_NONE;
+		wire_put_lock(&request.arguments, &call->lock);
+		wire_put_number(&request.arguments, 0);
+		wire_put_number(&request.arguments, 0);
+		remote_request_give_back(&request);
+		return;
 	case REQUEST_EXEC:
-		lane_send(call->remote->lane, LANE_URGENT, FRAME_KILL, (uint32_t)call->traits.makes,
-			NULL);
+		lane_send(call->remote->lane, LANE_URGENT, FRAME_KILL, (uint32_t)call->makes, NULL);
 		return;
 	default:
 		return;
 	}
-	query_send_away(&q);
 }
 
 /* Under the lock.  Returns true when the call is the caller's to complete or free. */

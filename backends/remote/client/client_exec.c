@@ -114,7 +114,7 @@ int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 	wire_put_string(&exec.arguments, request->argv ? "" : request->command);
 	put_strings(&exec.arguments, request->argv);
 	put_strings(&exec.arguments, request->environment);
-	exec.traits.makes = p->id;
+	exec.makes = p->id;
 	r = (int)remote_request_run(&exec, NULL, NULL);
 	if (r < 0) {
 		process_forget(p);

@@ -362,7 +362,7 @@ int remote_feed_take(struct remote *remote, uint8_t *payload, size_t size)
 void remote_feed_again(struct remote *remote)
 {
 	struct op_context ctx;
-	struct query q;
+	struct remote_request request = {&ctx, remote, REQUEST_WATCH};
 	bool watching;
 
 	pthread_mutex_lock(&remote->lock);
@@ -371,8 +371,7 @@ void remote_feed_again(struct remote *remote)
 	if (!watching)
 		return;
 	op_context_init(&ctx);
-	query_begin(&q, &ctx, remote, REQUEST_WATCH, 0);
-	query_send_away(&q);
+	remote_request_give_back(&request);
 }
 
 static int ask_for_feed(struct remote *remote)

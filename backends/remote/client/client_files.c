@@ -145,30 +145,36 @@ void remote_files_renamed(struct remote *remote, const char *from, const char *t
 
 /* ---- Opening -------------------------------------------------------------------------------- */
 
-static int64_t take_opened(struct query *q, int64_t result, struct remote_file *file,
-	struct attributes *ret_attributes, size_t wanted)
-{
+/* An open that is asked for, and what its answer tells. */
+struct opening {
+	struct remote_file *file;
+	size_t wanted; /* of its content, with the answer */
 	struct attributes attributes;
+};
 
-	if (result < 0)
-		return result;
-	wire_get_attributes(&q->in, &attributes);
+static int64_t take_opened(void *user, struct remote_request *request, int64_t result)
+{
+	struct opening *opening = user;
+	struct remote_file *file = opening->file;
+	struct call *call = request->call;
+	struct wire_reader *answer = &call->body;
+
+	wire_get_attributes(answer, &opening->attributes);
 	/* The kernel drops the answer to an open of anything else, and never closes it. */
-	if (q->in.failed || !S_ISREG(attributes.mode) || (result & ~OPENED_BITS))
+	if (answer->failed || !S_ISREG(opening->attributes.mode) || (result & ~OPENED_BITS))
 		return -EIO;
 	if (result & OPENED_INLINE) {
-		size_t got = wire_reader_left(&q->in);
+		size_t got = wire_reader_left(answer);
 
-		if (got > wanted)
+		if (got > opening->wanted)
 			return -EIO;
-		remote_file_prefill(
-			file, steal_ptr(&q->call->payload), q->in.data + q->in.offset, got, wanted);
-	} else if (query_finish(q, result) < 0) {
+		remote_file_prefill(file, steal_ptr(&call->payload), answer->data + answer->offset,
+			got, opening->wanted);
+	} else if (remote_request_finish(request, result) < 0) {
 		return -EIO;
 	}
-	*ret_attributes = attributes;
 	pthread_mutex_lock(&file->remote->lock);
-	file->epoch = q->call->epoch;
+	file->epoch = call->epoch;
 	file->little_room = result & OPENED_WITH_LITTLE_ROOM;
 	pthread_mutex_unlock(&file->remote->lock);
 	return 0;
@@ -181,8 +187,8 @@ static size_t inline_size(int flags)
 	return reads && !(flags & (O_TRUNC | O_DIRECT)) ? INLINE_READ_BYTES : 0;
 }
 
-static int finish_open(struct remote_file *file, int64_t result,
-	const struct attributes *attributes, struct open_file **ret_file)
+static int finish_open(struct remote_file *file, int result, const struct attributes *attributes,
+	struct open_file **ret_file)
 {
 	if (result < 0) {
 		file_free(file);
@@ -285,33 +291,29 @@ static int open_waiting(struct op_context *ctx, struct workspace *w,
 	struct remote *remote = remote_of(w);
 	cleanup_remote_request struct remote_request request = {
 		ctx, remote, REQUEST_OPEN, .object = object};
-	struct attributes attributes = {0};
+	struct opening opening = {.wanted = inline_size(flags)};
 	struct remote_file *file;
 	uint64_t changes = remote->changes;
-	struct query q;
-	int64_t result;
 	int r = object->file && !known
 			? -ENOMEM
 			: file_new(remote, known ? known : object->path, flags, &file);
 
 	if (r < 0)
 		return r;
+	opening.file = file;
 	wire_put_open_flags(&request.arguments, flags);
 	wire_put_number(&request.arguments, file->handle);
-	wire_put_number(&request.arguments, inline_size(flags));
-	request.traits.makes = file->handle;
-	request.traits.only_once = flags & O_TRUNC;
-	do {
-		remote_request_begin(&request, &q);
-		result = take_opened(&q, query_run(&q), file, &attributes, inline_size(flags));
-	} while (query_end(&q, &result));
-	r = finish_open(file, result, &attributes, ret_file);
+	wire_put_number(&request.arguments, opening.wanted);
+	request.makes = file->handle;
+	request.only_once = flags & O_TRUNC;
+	r = (int)remote_request_run(&request, take_opened, &opening);
+	r = finish_open(file, r, &opening.attributes, ret_file);
 	if (r < 0)
 		return r;
 	distrust_prefill(file, changes);
 	if (flags & O_TRUNC)
-		remote_object_changed(remote, &attributes.id, 0);
-	*ret_attributes = attributes;
+		remote_object_changed(remote, &opening.attributes.id, 0);
+	*ret_attributes = opening.attributes;
 	return 0;
 }
 
@@ -332,30 +334,27 @@ static int create(struct op_context *ctx, struct workspace *w, enum frame_type t
 	struct attributes *ret_attributes)
 {
 	struct remote *remote = remote_of(w);
-	struct attributes attributes = {0};
+	cleanup_remote_request struct remote_request request = {ctx, remote, type};
+	struct opening opening = {0};
 	struct remote_file *file;
-	struct query q;
-	int64_t result;
 	int r = file_new(remote, path, flags, &file);
 
 	if (r < 0)
 		return r;
-	do {
-		query_begin(&q, ctx, remote, type, 0);
-		wire_put_name(&q.out, path, &ctx->parent);
-		wire_put_open_flags(&q.out, flags);
-		wire_put_number(&q.out, mode);
-		wire_put_number(&q.out, file->handle);
-		q.traits.makes = file->handle;
-		result = take_opened(&q, query_run(&q), file, &attributes, 0);
-	} while (query_end(&q, &result));
-	r = finish_open(file, result, &attributes, ret_file);
+	opening.file = file;
+	wire_put_name(&request.arguments, path, &ctx->parent);
+	wire_put_open_flags(&request.arguments, flags);
+	wire_put_number(&request.arguments, mode);
+	wire_put_number(&request.arguments, file->handle);
+	request.makes = file->handle;
+	r = (int)remote_request_run(&request, take_opened, &opening);
+	r = finish_open(file, r, &opening.attributes, ret_file);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&remote->lock);
 	file->is_new = true;
 	pthread_mutex_unlock(&remote->lock);
-	*ret_attributes = attributes;
+	*ret_attributes = opening.attributes;
 	return 0;
 }
 
@@ -383,21 +382,15 @@ int remote_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 /* The session that knew the handle is gone.  The name may lead to the same object still. */
 static int reopen(struct op_context *ctx, struct remote_file *file, const char *path)
 {
-	struct remote *remote = file->remote;
 	struct object_ref object = {.path = path, .id = file->id};
-	struct attributes attributes = {0};
-	struct query q;
-	int64_t result;
+	cleanup_remote_request struct remote_request request = {
+		ctx, file->remote, REQUEST_OPEN, .object = &object};
+	struct opening opening = {.file = file};
 
-	do {
-		query_begin(&q, ctx, remote, REQUEST_OPEN, 0);
-		remote_put_object(&q, &object);
-		wire_put_open_flags(&q.out, file->flags);
-		wire_put_number(&q.out, file->handle);
-		wire_put_number(&q.out, 0);
-		result = take_opened(&q, query_run(&q), file, &attributes, 0);
-	} while (query_end(&q, &result));
-	return (int)result;
+	wire_put_open_flags(&request.arguments, file->flags);
+	wire_put_number(&request.arguments, file->handle);
+	wire_put_number(&request.arguments, opening.wanted);
+	return (int)remote_request_run(&request, take_opened, &opening);
 }
 
 /* In a new session.  True: it is lost, with that error.  Somebody else may have had its locks
@@ -455,7 +448,8 @@ int remote_file_ready(struct op_context *ctx, struct remote_file *file)
  * acknowledged by then. */
 static void send_close(struct op_context *ctx, struct remote_file *file)
 {
-	struct query q;
+	cleanup_remote_request struct remote_request request = {
+		ctx, file->remote, REQUEST_CLOSE, .order = file->handle, .gives_back = true};
 	bool current;
 
 	pthread_mutex_lock(&file->remote->lock);
@@ -463,14 +457,11 @@ static void send_close(struct op_context *ctx, struct remote_file *file)
 	pthread_mutex_unlock(&file->remote->lock);
 	if (!current)
 		return;
-	query_begin(&q, ctx, file->remote, REQUEST_CLOSE, file->handle);
-	q.traits.gives_back = true;
-	wire_put_number(&q.out, file->handle);
+	wire_put_number(&request.arguments, file->handle);
 	if (file->has_locks)
-		query_run(&q);
+		remote_request_run(&request, NULL, NULL);
 	else
-		query_submit(&q, call_free, NULL);
-	query_done(&q);
+		remote_request_give_back(&request);
 }
 
 int remote_close(struct op_context *ctx, struct open_file *open_file)
@@ -528,23 +519,17 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	cleanup_remote_request struct remote_request request =
 		on_file(ctx, from, REQUEST_COPY_RANGE);
 	struct remote_file *target = remote_file_of(to);
-	struct query q;
-	int64_t result;
+	int64_t result = remote_settle(ctx, request.remote);
 
+	if (result < 0)
+		return (ssize_t)result;
 	remote_file_changed(target);
+	request.uses = target;
 	wire_put_number(&request.arguments, (uint64_t)from_offset);
 	wire_put_number(&request.arguments, target->handle);
 	wire_put_number(&request.arguments, (uint64_t)to_offset);
 	wire_put_number(&request.arguments, size);
-	do {
-		int r = remote_settle(ctx, request.remote);
-
-		if (r == 0)
-			r = remote_file_ready(ctx, target);
-		remote_request_begin(&request, &q);
-		q.traits.uses[1] = target;
-		result = r < 0 ? r : query_finish(&q, query_run(&q));
-	} while (query_end(&q, &result));
+	result = remote_request_run(&request, NULL, NULL);
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
 }
 
@@ -560,23 +545,24 @@ struct grant {
 
 /* What was read ahead, or came with the open, is from before.  What comes with the lock does not
  * count if the file was changed here meanwhile, or a change is told that came after the lock. */
-static int64_t take_grant(void *user, struct query *q, int64_t result)
+static int64_t take_grant(void *user, struct remote_request *request, int64_t result)
 {
 	const struct grant *grant = user;
 	struct remote_file *file = grant->file;
 	struct remote *remote = file->remote;
-	const uint64_t at = q->call->position;
+	struct call *call = request->call;
+	const uint64_t at = call->position;
 	size_t got = 0;
-	const uint8_t *data = wire_get_bytes(&q->in, &got);
+	const uint8_t *data = wire_get_bytes(&call->body, &got);
 
-	result = query_finish(q, result);
+	result = remote_request_finish(request, result);
 	if (result < 0 || grant->lock->type == LOCK_NONE)
 		return result;
 	file->has_locks = true; /* until it is closed */
 	if (grant->lock->type == LOCK_EXCLUSIVE)
 		file->has_exclusive = true;
 	remote_file_changed(file);
-	remote_file_locked(file, grant->lock, at, steal_ptr(&q->call->payload), data,
+	remote_file_locked(file, grant->lock, at, steal_ptr(&call->payload), data,
 		got <= grant->wanted ? got : 0, grant->wanted);
 	if (remote->own_changes != grant->changes + 1 || remote->told_at > at)
 		drop_prefill(file);
@@ -612,22 +598,22 @@ int remote_lock(struct op_context *ctx, struct open_file *open_file, const struc
 	wire_put_number(&request.arguments, grant.wanted);
 	if (lock->type == LOCK_NONE)
 		remote_file_unlocked(file, lock);
-	if (lock->type == LOCK_NONE && remote_queue_unlock(ctx, file, &request.arguments))
-		return 0;
 	request.is_behind_writes = lock->type == LOCK_NONE ||
 				   (lock->type == LOCK_SHARED && object_has_locks(file, true));
-	request.traits.gives_back = lock->type == LOCK_NONE;
-	request.traits.makes = file->handle;
-	request.traits.lock = *lock;
+	request.gives_back = lock->type == LOCK_NONE;
+	request.makes = file->handle;
+	request.lock = *lock;
+	if (lock->type == LOCK_NONE && remote_queue_unlock(&request))
+		return 0;
 	return (int)remote_request_run(&request, take_grant, &grant);
 }
 
-static int64_t take_lock(void *ret_lock, struct query *q, int64_t result)
+static int64_t take_lock(void *ret_lock, struct remote_request *request, int64_t result)
 {
 	struct file_lock found = {0};
 
-	wire_get_lock(&q->in, &found);
-	result = query_finish(q, result);
+	wire_get_lock(&request->call->body, &found);
+	result = remote_request_finish(request, result);
 	if (result >= 0)
 		*(struct file_lock *)ret_lock = found;
 	return result;
@@ -650,7 +636,7 @@ int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, ui
 	if (!object_has_locks(request.file, false))
 		return 0;
 	request.is_behind_writes = true; /* to all files: the next holder is to find them */
-	request.traits.gives_back = true;
+	request.gives_back = true;
 	wire_put_number(&request.arguments, owner);
 	return (int)remote_request_run(&request, NULL, NULL);
 }

@@ -153,7 +153,7 @@ static size_t count_changes(const struct remote *remote)
 		const struct call *call = remote->calls[i];
 
 		left -= call != NULL;
-		count += call && !call->done && !call->repeatable && !call->traits.gives_back &&
+		count += call && !call->done && !call->repeatable && !call->gives_back &&
 			 call->type != REQUEST_WRITE && call->type != REQUEST_PREPARE;
 	}
 	return count;

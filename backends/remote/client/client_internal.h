@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "backends/remote/client/client.h"
+#include "backends/remote/client/client_request.h"
 #include "backends/remote/client/heartbeat.h"
 #include "backends/remote/client/retry.h"
 #include "backends/remote/wire/lane.h"
@@ -29,71 +30,6 @@ enum {
 	FEED_MAX_CHANGES = 65536,
 	FEED_MAX_BYTES = 32 << 20,
 	REPEATS_MAX = 3, /* of one operation, while each new session ends, too */
-};
-
-/* Results beside those of the contract, for the client's own loops. */
-enum {
-	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
-	RESULT_BUSY = -10002,  /* no slot is free */
-	RESULT_LOST = -10003,  /* its channel is gone: request it by the first */
-};
-
-struct remote;
-
-/* A part of a streamed answer. */
-struct call_data {
-	struct call_data *next;
-	uint8_t *payload;
-	size_t size;
-	uint64_t base; /* remote->epoch of the session that it came in */
-};
-
-/*
- * A request is three things, which end at different times: `struct remote_request` is what an
- * operation asks, as often as it takes; `struct query` one attempt, on the stack of who makes it;
- * `struct call` what the table and the reader thread know of that, which may outlive both.  Of all
- * three these hold.
- */
-struct request_traits {
-	bool only_once; /* it has an effect at the far end, although others of its type have not */
-	/* It releases a lock or a handle: it is sent in spite of bounds and a broken link, also
-	 * when its caller has given up.  (The threads of the reader and the manager, which must not
-	 * wait, may send such requests, too.) */
-	bool gives_back;
-	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
-	bool may_spread; /* any channel will do */
-	/* Their handles, which were ready, are among the arguments.  If the session is another one
-	 * by now, the request is not sent: RESULT_AGAIN. */
-	const struct remote_file *uses[2];
-	uint64_t makes; /* the handle or process, which is undone when the call is abandoned ... */
-	struct file_lock lock; /* ... or the lock, of that handle */
-};
-
-/* One request under way. */
-struct call {
-	struct remote *remote;
-	uint32_t id;
-	enum frame_type type;
-	struct request_traits traits;
-	bool repeatable; /* has no effect at the far end */
-	bool done, abandoned;
-	bool withdrawn;                 /* it was not sent, and its session is gone */
-	uint64_t epoch;                 /* remote->epoch when it was made */
-	struct remote_channel *channel; /* that it was sent by; NULL: the first */
-	int64_t result;
-	uint64_t position; /* of the reply; 0: none */
-	uint64_t base;     /* remote->epoch of the session that it came in */
-	uint8_t *payload;  /* of the reply */
-	struct wire_reader body;
-	struct call_data *first, **last;
-	size_t data_bytes;     /* of the frames in that list */
-	size_t consumed_bytes; /* of them since the last credit; the waiting thread's */
-	pthread_cond_t changed;
-
-	/* For a call that is not waited for; called by the reader thread without locks, and frees
-	 * the call. */
-	void (*complete)(struct call *call);
-	void *user;
 };
 
 struct feed_change {
@@ -256,106 +192,6 @@ void remote_release(struct remote *remote);
 
 /* Every frame that the link hands up, from the reader thread.  Owns the payload. */
 int remote_received(void *user, const struct frame_header *header, uint8_t *payload);
-
-/* ---- client_call.c: requests ------------------------------------------------------ */
-
-struct query {
-	struct remote *remote;
-	struct op_context *ctx;
-	struct call *call;
-	struct request_traits traits;
-	struct wire_writer out; /* the arguments go here */
-	struct wire_reader in;  /* the answer, after query_run() */
-	uint64_t base;          /* of the part that is being taken */
-	enum lane_priority priority;
-	int error; /* of the start; query_run() returns it */
-};
-
-/* Starts a request.  `order`: 0, or the handle whose earlier requests come first. */
-void query_begin(struct query *q, struct op_context *ctx, struct remote *remote,
-	enum frame_type type, uint64_t order);
-
-/* Sends it and waits.  Returns the result of the answer.  -EIO, -EINTR, RESULT_AGAIN. */
-int64_t query_run(struct query *q);
-
-/* As query_run(), and calls `take` for every part of a streamed answer meanwhile. */
-int64_t query_run_stream(
-	struct query *q, int (*take)(void *user, struct wire_reader *part), void *user);
-
-/* Sends it; `complete` gets the answer.  On failure nothing was sent. */
-int query_submit(struct query *q, void (*complete)(struct call *call), void *user);
-
-/* Whether an operation is to repeat its request in a new session: `*result` was RESULT_AGAIN, and
- * not too often (then it becomes -EIO). */
-bool remote_again(struct op_context *ctx, int64_t *result);
-
-void query_done(struct query *q);
-
-/* For a request that releases something: sends it, and waits for no answer.  Ends it. */
-void query_send_away(struct query *q);
-
-/* query_done(), and remote_again(): whether to repeat the request. */
-bool query_end(struct query *q, int64_t *result);
-
-/* Takes the facts behind the answer to a change, and checks its end: `result`, or -EIO for a
- * malformed one. */
-int64_t query_finish(struct query *q, int64_t result);
-
-void call_free(struct call *call);
-
-/* Waits for a slot, without taking it: for requests that must be made `at_once`.  Under no lock.
- * -EINTR, -EIO. */
-int remote_wait_for_slot(struct remote *remote, struct op_context *ctx);
-
-/* Waits on `condition` under remote->lock or file->lock for at most WAIT_MS.
- * 0, -EINTR, -EIO (the link has been down for too long). */
-int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
-	pthread_mutex_t *lock);
-
-/* True when the link has been down for longer than calls may wait. */
-bool remote_is_offline(struct remote *remote);
-
-/* REPLY and DATA, from the reader thread. */
-int remote_take_answer(struct remote *remote, const struct frame_header *header, uint8_t *payload);
-
-/* A new epoch begins: fails the calls of earlier ones.  Under the lock, which it releases
- * meanwhile. */
-void remote_fail_calls(struct remote *remote);
-
-/* The same for calls that were sent by the channel.  Under the lock. */
-void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel);
-
-void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
-
-/* ---- client_request.c: requests until they are answered -------------------------- */
-
-/* A request that is repeated after RESULT_AGAIN. */
-struct remote_request {
-	struct op_context *ctx;
-	struct remote *remote;
-	enum frame_type type;
-	const struct object_ref *object; /* the first argument; NULL: none, or `file` is */
-	struct remote_file *file;        /* likewise, as its handle */
-	struct wire_writer arguments;    /* that follow */
-	struct request_traits traits;    /* without what begins with `object` and `file` */
-	bool is_behind_writes;           /* leaves behind the writes that are queued, to any file */
-};
-
-void remote_request_done(struct remote_request *request);
-
-#define cleanup_remote_request cleanup_with(remote_request_done)
-
-/* query_begin() with the arguments, ordered after the writes queued for the object or file.
- * query_run() returns its failure. */
-void remote_request_begin(const struct remote_request *request, struct query *q);
-
-/* Sends it, as often as needed, and waits.  `take` (may be NULL) reads the answer of a success and
- * returns the result.  -EIO, -EINTR, errors of the far end. */
-int64_t remote_request_run(const struct remote_request *request,
-	int64_t (*take)(void *user, struct query *q, int64_t result), void *user);
-
-/* Puts the object, through its handle if it has one.  0, -EIO. */
-int remote_put_object(struct query *q, const struct object_ref *object);
 
 /* ---- client_link.c: the connection ---------------------------------------------------- */
 
@@ -630,10 +466,9 @@ int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flag
 /* Queues that the file gets this size.  flush returns its error, or a later write. */
 int remote_queue_size(struct op_context *ctx, struct remote_file *file, uint64_t size_bytes);
 
-/* Queues a LOCK with type none and these arguments, behind all writes.  flush returns its error.
- * False: it cannot be queued, as another handle of the file has something queued, say. */
-bool remote_queue_unlock(
-	struct op_context *ctx, struct remote_file *file, const struct wire_writer *arguments);
+/* Queues the request, a LOCK with type none, behind all writes.  flush returns its error.  False:
+ * it cannot be queued, as another handle of the file has something queued, say. */
+bool remote_queue_unlock(const struct remote_request *request);
 
 /* ---- client_exec.c ------------------------------------------------------------------- */
 

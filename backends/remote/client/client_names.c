@@ -12,12 +12,12 @@
 enum { SCAN_MAX_BYTES = 512 << 20 };
 
 /* The answer to most requests that look at or change an object. */
-static int64_t take_attributes(void *ret_attributes, struct query *q, int64_t result)
+static int64_t take_attributes(void *ret_attributes, struct remote_request *request, int64_t result)
 {
 	struct attributes attributes;
 
-	wire_get_attributes(&q->in, &attributes);
-	result = query_finish(q, result);
+	wire_get_attributes(&request->call->body, &attributes);
+	result = remote_request_finish(request, result);
 	if (result >= 0)
 		*(struct attributes *)ret_attributes = attributes;
 	return result;
@@ -37,11 +37,11 @@ int remote_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 
 struct listing {
 	struct remote *remote;
-	const struct query *query;
 	dir_entry_sink sink;
 	void *user;
 	const char *directory; /* scan: watched ones among the entries are noted */
-	uint64_t taken, bytes;
+	uint64_t bytes;
+	uint64_t since; /* readdir: the directory is watched since then; 0: it is not */
 };
 
 static int note_entry(struct listing *listing, const struct dir_entry *entry)
@@ -66,19 +66,19 @@ static bool is_endless(struct listing *listing, const struct dir_entry *entry)
 }
 
 /* False: the far end tells positions that it cannot have, or none for an entry of a scan. */
-static bool rebase(const struct listing *listing, struct dir_entry *entry)
+static bool rebase(const struct listing *listing, struct dir_entry *entry, uint64_t base)
 {
 	if (!remote_position_is_good(entry->at) || !remote_position_is_good(entry->watched_since) ||
 		(listing->directory && !entry->at))
 		return false;
 	if (entry->at)
-		entry->at += listing->query->base;
+		entry->at += base;
 	if (entry->watched_since)
-		entry->watched_since += listing->query->base;
+		entry->watched_since += base;
 	return true;
 }
 
-static int take_entries(void *user, struct wire_reader *part)
+static int take_entries(void *user, struct wire_reader *part, uint64_t base)
 {
 	struct listing *listing = user;
 	cleanup_buffer struct buffer path = {0};
@@ -91,53 +91,45 @@ static int take_entries(void *user, struct wire_reader *part)
 		wire_get_dir_entry(part, &path, &at, &entry);
 		path_bytes += path.size;
 		if (part->failed || path_bytes > LISTING_PATHS_MAX_BYTES ||
-			!rebase(listing, &entry) ||
+			!rebase(listing, &entry, base) ||
 			(!listing->directory && !path_is_name(entry.path)) ||
 			is_endless(listing, &entry))
 			return -EIO;
 		r = note_entry(listing, &entry);
 		if (r >= 0)
 			r = listing->sink(listing->user, &entry);
-		listing->taken++;
 	}
 	return r;
 }
 
-/* Once the sink has seen entries the call cannot be made anew. */
-static int64_t no_second_time(const struct listing *listing, int64_t result)
+static int64_t take_since(void *user, struct remote_request *request, int64_t result)
 {
-	return result == RESULT_AGAIN && listing->taken ? -EIO : result;
+	struct listing *listing = user;
+	uint64_t since = wire_get_number(&request->call->body);
+
+	if (since && remote_position_is_good(since))
+		listing->since = since + request->call->base;
+	return remote_request_finish(request, result);
 }
 
 int remote_readdir(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	bool watch, dir_entry_sink sink, void *user, uint64_t *ret_since)
 {
+	struct remote *remote = remote_of(w);
 	cleanup_remote_request struct remote_request request = {
-		ctx, remote_of(w), REQUEST_READDIR, .object = directory};
-	struct query q;
-	struct listing listing = {.remote = remote_of(w), .query = &q, .sink = sink, .user = user};
-	uint64_t since = 0;
-	int64_t result;
-	int r = remote_settle(ctx, remote_of(w));
+		ctx, remote, REQUEST_READDIR, .object = directory, .take_part = take_entries};
+	struct listing listing = {.remote = remote, .sink = sink, .user = user};
+	int r = remote_settle(ctx, remote);
 
 	if (r < 0)
 		return r;
 	wire_put_number(&request.arguments, watch);
-	do {
-		remote_request_begin(&request, &q);
-		result = query_run_stream(&q, take_entries, &listing);
-		if (result >= 0) {
-			since = wire_get_number(&q.in);
-			since = since && remote_position_is_good(since) ? since + q.call->base : 0;
-			result = query_finish(&q, result);
-		}
-		result = no_second_time(&listing, result);
-	} while (query_end(&q, &result));
-	if (result < 0)
-		return (int)result;
+	r = (int)remote_request_run(&request, take_since, &listing);
+	if (r < 0)
+		return r;
 	if (watch && !directory->file)
-		remote_note_watched(remote_of(w), directory->path, &directory->id, since);
-	*ret_since = since;
+		remote_note_watched(remote, directory->path, &directory->id, listing.since);
+	*ret_since = listing.since;
 	return 0;
 }
 
@@ -167,16 +159,11 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 	const struct scan_request *scan, dir_entry_sink sink, void *user)
 {
 	cleanup_remote_request struct remote_request request = {
-		ctx, remote_of(w), REQUEST_SCAN, .object = directory};
-	struct query q;
-	struct listing listing = {.remote = remote_of(w),
-		.query = &q,
-		.sink = sink,
-		.user = user,
-		.directory = directory->path};
+		ctx, remote_of(w), REQUEST_SCAN, .object = directory, .take_part = take_entries};
+	struct listing listing = {
+		.remote = remote_of(w), .sink = sink, .user = user, .directory = directory->path};
 	bool is_search = scan->texts || (scan->flags & SCAN_NOT_IGNORED);
 	unsigned flags = scan->flags;
-	int64_t result;
 	int r;
 
 	if (is_search && !(remote_of(w)->capabilities & WORKSPACE_CAN_SEARCH))
@@ -195,20 +182,15 @@ int remote_scan(struct op_context *ctx, struct workspace *w, const struct object
 	wire_put_number(&request.arguments, scan->content_total_bytes);
 	if (scan->texts)
 		put_texts(&request.arguments, scan);
-	do {
-		remote_request_begin(&request, &q);
-		result = query_run_stream(&q, take_entries, &listing);
-		result = no_second_time(&listing, query_finish(&q, result));
-	} while (query_end(&q, &result));
-	return (int)result;
+	return (int)remote_request_run(&request, NULL, &listing);
 }
 
-static int64_t take_target(void *ret_target, struct query *q, int64_t result)
+static int64_t take_target(void *ret_target, struct remote_request *request, int64_t result)
 {
-	const char *target = wire_get_link_target(&q->in);
+	const char *target = wire_get_link_target(&request->call->body);
 	char *copy;
 
-	result = query_finish(q, result);
+	result = remote_request_finish(request, result);
 	if (result < 0)
 		return result;
 	copy = strdup(target);
@@ -228,27 +210,32 @@ int remote_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 
 /* ---- Making, removing, moving ------------------------------------------------------ */
 
-/* A directory, and a file that was prepared in it if one was asked for. */
-static int64_t take_directory(struct query *q, int64_t result, struct attributes *ret_attributes,
-	struct prepared_file *file)
+/* A directory, and a file that was prepared in it if one was asked for (NULL: none was). */
+struct new_directory {
+	struct attributes *ret_attributes;
+	struct prepared_file *file;
+};
+
+static int64_t take_directory(void *user, struct remote_request *request, int64_t result)
 {
+	const struct new_directory *directory = user;
+	struct wire_reader *answer = &request->call->body;
 	struct attributes attributes, prepared;
 	bool is_prepared;
 
-	if (result < 0)
-		return result;
-	wire_get_attributes(&q->in, &attributes);
-	is_prepared = wire_get_number_max(&q->in, file != NULL);
+	wire_get_attributes(answer, &attributes);
+	is_prepared = wire_get_number_max(answer, directory->file != NULL);
 	if (is_prepared)
-		wire_get_attributes(&q->in, &prepared);
+		wire_get_attributes(answer, &prepared);
 	if (is_prepared && !S_ISREG(prepared.mode))
 		return -EIO;
-	result = query_finish(q, result);
+	result = remote_request_finish(request, result);
 	if (result < 0)
 		return result;
-	*ret_attributes = attributes;
+	*directory->ret_attributes = attributes;
 	if (is_prepared)
-		remote_prepared_is_ready(file, &attributes.id, q->call->epoch, &prepared);
+		remote_prepared_is_ready(
+			directory->file, &attributes.id, request->call->epoch, &prepared);
 	return 0;
 }
 
@@ -256,23 +243,19 @@ int remote_mkdir(struct op_context *ctx, struct workspace *w, const char *path, 
 	struct attributes *ret_attributes)
 {
 	struct remote *remote = remote_of(w);
+	cleanup_remote_request struct remote_request request = {ctx, remote, REQUEST_MKDIR};
 	uint32_t file_mode = 0;
-	uint64_t handle = 0;
-	struct prepared_file *file = remote_prepared_new(ctx, remote, &file_mode, &handle);
-	struct query q;
-	int64_t result;
+	struct prepared_file *file = remote_prepared_new(ctx, remote, &file_mode, &request.makes);
+	struct new_directory directory = {ret_attributes, file};
+	int r;
 
-	do {
-		query_begin(&q, ctx, remote, REQUEST_MKDIR, 0);
-		wire_put_name(&q.out, path, &ctx->parent);
-		wire_put_number(&q.out, mode);
-		wire_put_number(&q.out, file_mode);
-		wire_put_number(&q.out, handle);
-		q.traits.makes = handle;
-		result = take_directory(&q, query_run(&q), ret_attributes, file);
-	} while (query_end(&q, &result));
+	wire_put_name(&request.arguments, path, &ctx->parent);
+	wire_put_number(&request.arguments, mode);
+	wire_put_number(&request.arguments, file_mode);
+	wire_put_number(&request.arguments, request.makes);
+	r = (int)remote_request_run(&request, take_directory, &directory);
 	remote_prepared_done(file);
-	return (int)result;
+	return r;
 }
 
 int remote_mknod(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
@@ -377,7 +360,7 @@ struct value {
 	size_t size;
 };
 
-static int64_t take_value(void *user, struct query *q, int64_t result)
+static int64_t take_value(void *user, struct remote_request *request, int64_t result)
 {
 	struct value *value = user;
 	const uint8_t *bytes;
@@ -386,7 +369,7 @@ static int64_t take_value(void *user, struct query *q, int64_t result)
 		return result;
 	if ((uint64_t)result > value->size)
 		return -EIO;
-	bytes = wire_get_raw(&q->in, (size_t)result);
+	bytes = wire_get_raw(&request->call->body, (size_t)result);
 	if (!bytes)
 		return -EIO;
 	memcpy(value->bytes, bytes, (size_t)result);
@@ -443,12 +426,12 @@ int remote_removexattr(struct op_context *ctx, struct workspace *w, const struct
 	return (int)remote_request_run(&request, NULL, NULL);
 }
 
-static int64_t take_stats(void *ret_stats, struct query *q, int64_t result)
+static int64_t take_stats(void *ret_stats, struct remote_request *request, int64_t result)
 {
 	struct fs_stats stats = {0};
 
-	wire_get_fs_stats(&q->in, &stats);
-	result = query_finish(q, result);
+	wire_get_fs_stats(&request->call->body, &stats);
+	result = remote_request_finish(request, result);
 	if (result >= 0)
 		*(struct fs_stats *)ret_stats = stats;
 	return result;
@@ -461,10 +444,10 @@ int remote_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *
 	return (int)remote_request_run(&request, take_stats, ret_stats);
 }
 
-static int64_t pass_over(void *user, struct query *q, int64_t result)
+static int64_t pass_over(void *user, struct remote_request *request, int64_t result)
 {
 	(void)user;
-	(void)q;
+	(void)request;
 	return result;
 }
 

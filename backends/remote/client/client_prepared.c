@@ -61,12 +61,12 @@ static bool same_kind(const struct file_kind *a, const struct file_kind *b)
 static void give_back(struct remote *remote, uint64_t handle)
 {
 	struct op_context ctx;
-	struct query q;
+	cleanup_remote_request struct remote_request request = {
+		&ctx, remote, REQUEST_CLOSE, .order = handle};
 
 	op_context_init(&ctx);
-	query_begin(&q, &ctx, remote, REQUEST_CLOSE, handle);
-	wire_put_number(&q.out, handle);
-	query_send_away(&q);
+	wire_put_number(&request.arguments, handle);
+	remote_request_give_back(&request);
 }
 
 /* ---- The list ------------------------------------------------------------------------ */
@@ -183,9 +183,9 @@ static void prepared(struct call *call)
 static void prepare(struct op_context *ctx, struct remote *remote, const char *directory,
 	const struct file_kind *kind)
 {
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote, REQUEST_PREPARE, .at_once = true};
 	struct prepared_file *file = calloc(1, sizeof(*file));
-	struct query q;
-	int r;
 
 	if (!file)
 		return;
@@ -197,15 +197,11 @@ static void prepare(struct op_context *ctx, struct remote *remote, const char *d
 	file->next = remote->prepared;
 	remote->prepared = file;
 	pthread_mutex_unlock(&remote->lock);
-	query_begin(&q, ctx, remote, REQUEST_PREPARE, 0);
-	wire_put_name(&q.out, directory, &kind->directory);
-	wire_put_open_flags(&q.out, O_RDWR);
-	wire_put_number(&q.out, kind->mode);
-	wire_put_number(&q.out, file->handle);
-	q.traits.at_once = true;
-	r = query_submit(&q, prepared, file);
-	query_done(&q);
-	if (r == 0)
+	wire_put_name(&request.arguments, directory, &kind->directory);
+	wire_put_open_flags(&request.arguments, O_RDWR);
+	wire_put_number(&request.arguments, kind->mode);
+	wire_put_number(&request.arguments, file->handle);
+	if (remote_request_submit(&request, prepared, file) == 0)
 		return;
 	pthread_mutex_lock(&remote->lock);
 	take_out(slot_of(remote, file));

@@ -365,27 +365,22 @@ static int fetch(
 {
 	struct remote *remote = file->remote;
 	struct chunk *chunk = chunk_new(file, offset, size);
-	uint64_t order;
-	struct query q;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote, REQUEST_READ, .file = file, .at_once = true};
 	int r;
 
 	if (!chunk)
 		return -ENOMEM;
 	chunk->is_ahead = is_ahead;
 	pthread_mutex_lock(&remote->lock);
-	order = remote_order_locked(remote, &file->id);
+	request.order = remote_order_locked(remote, &file->id);
 	chunk->epoch = file->epoch;
 	file->refs++;
 	pthread_mutex_unlock(&remote->lock);
-	query_begin(&q, ctx, remote, REQUEST_READ, order);
-	q.traits.uses[0] = file;
-	wire_put_number(&q.out, file->handle);
-	wire_put_number(&q.out, (uint64_t)offset);
-	wire_put_number(&q.out, size);
-	q.traits.at_once = true;
-	q.traits.may_spread = is_ahead && !order;
-	r = query_submit(&q, chunk_answered, chunk);
-	query_done(&q);
+	wire_put_number(&request.arguments, (uint64_t)offset);
+	wire_put_number(&request.arguments, size);
+	request.may_spread = is_ahead && !request.order;
+	r = remote_request_submit(&request, chunk_answered, chunk);
 	if (r < 0) {
 		unlink_chunk(file, chunk);
 		chunk_free(chunk);

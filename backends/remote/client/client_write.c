@@ -215,33 +215,16 @@ static void unreserve(struct queued_write *write)
 	remote_file_unref(file);
 }
 
-/* Takes room for a request about the handle that is queued, and begins it. */
-static int begin_queued(struct query *q, struct op_context *ctx, struct remote_file *file,
-	enum frame_type type, size_t size, struct queued_write **ret_write)
+/* Sends a request about the handle behind what is queued for it.  `answered` gives the room back,
+ * which is taken. */
+static int submit_queued(struct remote_request *request, struct queued_write *write,
+	void (*answered)(struct call *call))
 {
-	struct queued_write *write = malloc(sizeof(*write));
 	int r;
 
-	if (!write)
-		return -ENOMEM;
-	*write = (struct queued_write){.file = file, .size = size};
-	r = reserve(ctx, write);
-	if (r < 0) {
-		free(write);
-		return r;
-	}
-	query_begin(q, ctx, file->remote, type, file->handle);
-	q->traits.uses[0] = file;
-	*ret_write = write;
-	return 0;
-}
-
-/* Sends it.  `answered` gives the room back. */
-static int submit_queued(
-	struct query *q, void (*answered)(struct call *call), struct queued_write *write)
-{
-	int r = query_submit(q, answered, write);
-
+	request->order = write->file->handle;
+	request->uses = write->file;
+	r = remote_request_submit(request, answered, write);
 	if (r < 0) {
 		unreserve(write);
 		free(write);
@@ -249,20 +232,34 @@ static int submit_queued(
 	return r;
 }
 
+/* The same, for `size` bytes, for which it waits until there is room. */
+static int queue_request(struct remote_request *request, struct remote_file *file, size_t size,
+	void (*answered)(struct call *call))
+{
+	struct queued_write *write = malloc(sizeof(*write));
+	int r;
+
+	if (!write)
+		return -ENOMEM;
+	*write = (struct queued_write){.file = file, .size = size};
+	r = reserve(request->ctx, write);
+	if (r < 0) {
+		free(write);
+		return r;
+	}
+	return submit_queued(request, write, answered);
+}
+
 static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
 	size_t size, off_t offset)
 {
-	struct queued_write *write;
-	struct query q;
-	int64_t result = begin_queued(&q, ctx, file, REQUEST_WRITE, size, &write);
+	cleanup_remote_request struct remote_request request = {
+		ctx, file->remote, REQUEST_WRITE, .file = file, .data = data, .data_bytes = size};
+	int64_t result;
 
-	if (result < 0)
-		return (int)result;
-	wire_put_number(&q.out, file->handle);
-	wire_put_number(&q.out, (uint64_t)offset);
-	wire_put_bytes(&q.out, data, size);
-	result = submit_queued(&q, write_answered, write);
-	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
+	wire_put_number(&request.arguments, (uint64_t)offset);
+	result = queue_request(&request, file, size, write_answered);
+	return remote_again(ctx, &result) ? RESULT_AGAIN : (int)result;
 }
 
 /* ---- The size ---------------------------------------------------------------------------- */
@@ -284,17 +281,14 @@ static int queue_size(struct op_context *ctx, struct remote_file *file, uint64_t
 {
 	static const struct object_id any;
 	const struct attributes want = {.size_bytes = size_bytes};
-	struct queued_write *write;
-	struct query q;
-	int64_t result = begin_queued(&q, ctx, file, REQUEST_SETATTR, SMALL_BYTES, &write);
+	cleanup_remote_request struct remote_request request = {ctx, file->remote, REQUEST_SETATTR};
+	int64_t result;
 
-	if (result < 0)
-		return (int)result;
-	wire_put_object(&q.out, "", &any, file->handle);
-	wire_put_number(&q.out, SET_SIZE);
-	wire_put_attributes(&q.out, &want);
-	result = submit_queued(&q, size_answered, write);
-	return query_end(&q, &result) ? RESULT_AGAIN : (int)result;
+	wire_put_object(&request.arguments, "", &any, file->handle);
+	wire_put_number(&request.arguments, SET_SIZE);
+	wire_put_attributes(&request.arguments, &want);
+	result = queue_request(&request, file, SMALL_BYTES, size_answered);
+	return remote_again(ctx, &result) ? RESULT_AGAIN : (int)result;
 }
 
 int remote_queue_size(struct op_context *ctx, struct remote_file *file, uint64_t size_bytes)
@@ -352,20 +346,13 @@ static void name_answered(struct call *call)
 
 int remote_queue_name(struct op_context *ctx, struct remote_file *file, int flags, bool makes)
 {
-	struct queued_write *write;
-	struct query q;
-	int r = begin_queued(&q, ctx, file, REQUEST_NAME, SMALL_BYTES, &write);
+	cleanup_remote_request struct remote_request request = {
+		ctx, file->remote, REQUEST_NAME, .file = file, .is_urgent = true};
 
-	if (r < 0)
-		return r;
-	q.priority = LANE_URGENT;
-	wire_put_number(&q.out, file->handle);
-	wire_put_name(&q.out, file->path, &ctx->parent);
-	wire_put_open_flags(&q.out, flags);
-	wire_put_number(&q.out, makes);
-	r = submit_queued(&q, name_answered, write);
-	query_done(&q);
-	return r;
+	wire_put_name(&request.arguments, file->path, &ctx->parent);
+	wire_put_open_flags(&request.arguments, flags);
+	wire_put_number(&request.arguments, makes);
+	return queue_request(&request, file, SMALL_BYTES, name_answered);
 }
 
 int remote_await_name(
@@ -400,20 +387,19 @@ static void unlock_answered(struct call *call)
 		call, call->result == RESULT_AGAIN ? 0 : call->result, &(struct attributes){0});
 }
 
-bool remote_queue_unlock(
-	struct op_context *ctx, struct remote_file *file, const struct wire_writer *arguments)
+bool remote_queue_unlock(const struct remote_request *unlock)
 {
+	struct remote_request request = *unlock;
+	struct remote_file *file = request.file;
 	struct remote *remote = file->remote;
 	struct queued_write *write = malloc(sizeof(*write));
-	bool is_first, can_follow;
-	struct query q;
-	int r;
+	bool can_follow;
 
 	if (!write)
 		return false;
 	*write = (struct queued_write){.file = file, .size = SMALL_BYTES};
 	pthread_mutex_lock(&remote->lock);
-	is_first = !remote->write_bytes;
+	request.is_urgent = !remote->write_bytes;
 	can_follow = !others_write(remote, file) && file->epoch == remote->epoch;
 	if (can_follow)
 		take_room(write);
@@ -422,18 +408,7 @@ bool remote_queue_unlock(
 		free(write);
 		return false;
 	}
-	query_begin(&q, ctx, remote, REQUEST_LOCK, file->handle);
-	q.traits.gives_back = true;
-	q.traits.uses[0] = file;
-	if (is_first)
-		q.priority = LANE_URGENT;
-	wire_put_number(&q.out, file->handle);
-	wire_put_raw(&q.out, arguments->buffer.data, arguments->buffer.size);
-	if (q.error == 0)
-		q.error = arguments->error;
-	r = submit_queued(&q, unlock_answered, write);
-	query_done(&q);
-	return r == 0;
+	return submit_queued(&request, write, unlock_answered) == 0;
 }
 
 /* ---- What was written ------------------------------------------------------------------- */
@@ -544,24 +519,19 @@ int remote_fsync(struct op_context *ctx, struct workspace *w, struct open_file *
 	const char *path, bool data_only)
 {
 	struct remote_file *file = open_file ? remote_file_of(open_file) : NULL;
-	struct query q;
-	int64_t result;
-	int r;
+	cleanup_remote_request struct remote_request request = {
+		ctx, remote_of(w), REQUEST_FSYNC, .file = file};
+	int r, written;
 
-	do {
-		r = file ? remote_file_ready(ctx, file) : 0;
-		query_begin(&q, ctx, remote_of(w), REQUEST_FSYNC, file ? file->handle : 0);
-		if (file)
-			q.traits.uses[0] = file;
-		wire_put_number(&q.out, file ? file->handle : 0);
-		wire_put_string(&q.out, file ? "" : path);
-		wire_put_number(&q.out, data_only);
-		result = r < 0 ? r : query_run(&q);
-	} while (query_end(&q, &result));
 	if (!file)
-		return (int)result;
-	r = wait_for_writes(ctx, file);
-	return r < 0 ? r : (int)result;
+		wire_put_number(&request.arguments, 0);
+	wire_put_string(&request.arguments, file ? "" : path);
+	wire_put_number(&request.arguments, data_only);
+	r = (int)remote_request_run(&request, NULL, NULL);
+	if (!file)
+		return r;
+	written = wait_for_writes(ctx, file);
+	return written < 0 ? written : r;
 }
 
 bool remote_has_no_xattrs(struct remote *remote, const struct object_ref *object, bool now_set)
