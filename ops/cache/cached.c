@@ -14,8 +14,8 @@
 enum {
 	SCANNERS = 3,
 	MEMORY_DEFAULT_BYTES = 64 << 20,
-	STATS_MS = 1000,       /* how long they are believed ... */
-	STATS_IDLE_MS = 10000, /* ... and where no change is known since; but they are asked for */
+	STATS_MS = 1000,       /* how long statfs is answered from the cache ... */
+	STATS_IDLE_MS = 10000, /* ... and if no change is known; a worker then renews it */
 	NAMES_DEFAULT_MAX = 3 << 19,
 };
 
@@ -42,7 +42,7 @@ int cached_process_next(struct op_context *ctx, struct process *process, void *b
 	cached_enter(c);
 	c->exec_ms = cached_now_ms();
 	c->changes++;
-	tree_command_ran(c->tree, c->exec_ms + 1); /* what nobody watches may have changed */
+	tree_command_ran(c->tree, c->exec_ms + 1); /* unwatched directories may have changed */
 	cached_leave(c);
 	return r;
 }
@@ -70,7 +70,7 @@ static int ask_stats(struct cached *c, struct op_context *ctx, struct fs_stats *
 	return 0;
 }
 
-/* A task: nobody waits for it. */
+/* A task of a worker: no caller waits for it. */
 static void renew_stats(void *user)
 {
 	struct cached *c = user;
@@ -84,7 +84,7 @@ static void renew_stats(void *user)
 	cached_leave(c);
 }
 
-/* find(1), rm(1) and others ask once each time that they run. */
+/* find(1), rm(1) and others call statfs once per run: hence the cache. */
 int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
 {
 	struct cached *c = cached_of(w);
@@ -120,8 +120,8 @@ int cached_watch(struct workspace *w, change_sink sink, void *user)
 	return r;
 }
 
-/* The kernel forgot the directory, but we have not: it stays watched as long as what we know of it
- * is valid. */
+/* The kernel forgot the directory.  The tree still knows it, so its watch stays; only the upper
+ * layer no longer gets its changes. */
 void cached_unwatch(struct workspace *w, const struct object_ref *directory)
 {
 	struct cached *c = cached_of(w);
@@ -223,8 +223,8 @@ static const struct workspace_ops cached_ops = {
 	.unwatch = cached_unwatch,
 };
 
-/* What the decorator needs even where the inner workspace has a default.  For people it
- * is the workspace that counts: the name is its. */
+/* The operations that the cache needs, including those that the inner workspace leaves to the
+ * defaults of workspace.c.  The name stays that of the inner workspace, as messages show it. */
 static void set_operations(struct cached *c, struct workspace *inner)
 {
 	forward_init(&c->base, inner, &cached_ops);

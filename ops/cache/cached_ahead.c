@@ -1,4 +1,4 @@
-/* The content of small files: fetched ahead where what is opened suggests it. */
+/* Prefetch of the content of small files, driven by the files that callers open. */
 #include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
@@ -12,10 +12,10 @@ enum {
 	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
 	DIRECTORY_CONTENT_MAX_BYTES = 1 << 20,
 	CONTENT_WAIT_MAX_MS = 1000,
-	CONTENT_START_MAX_MS = 250,   /* the far end is busy with other scans */
-	CONTENT_STEP_BYTES = 2 << 20, /* times the square of the misses: what is fetched */
+	CONTENT_START_MAX_MS = 250,   /* without a byte for so long, the far end is busy */
+	CONTENT_STEP_BYTES = 2 << 20, /* bound of a prefetch: this times the square of the misses */
 	GUESS_FORGOTTEN_MS = 10000,
-	WALK_OPENS = 2, /* a search counts as so many misses */
+	WALK_OPENS = 2, /* a search counts as this many misses */
 };
 
 static bool has_content(const struct tree_entry *entry)
@@ -45,8 +45,8 @@ static bool may_restore(const struct cached *c, const struct tree_entry *entry)
 struct missing {
 	struct cached *c;
 	unsigned depth;
-	uint64_t bytes, max; /* of small files whose content is missing; stops beyond `max` */
-	uint64_t kept;       /* ... whose content is here or on disk: a scan would bring it again */
+	uint64_t bytes, max; /* of small files without cached content; counted up to `max` */
+	uint64_t kept;       /* of small files with content here, which a scan would send again */
 };
 
 static void count_missing(struct missing *missing, const struct object_id *directory);
@@ -99,8 +99,8 @@ static bool fetch_content(struct cached *c, const struct object_id *top, uint32_
 	return true;
 }
 
-/* Somebody listed the directory, and just now walked through one around it or opened files in
- * several of its branches. */
+/* Whether callers search: the directory was listed, and just now a directory above it was walked
+ * through or files in several of its subdirectories were opened. */
 static bool is_searched(struct cached *c, const struct object_id *directory)
 {
 	uint64_t now_ms = cached_now_ms();
@@ -141,7 +141,7 @@ static bool fetch_all_of(void *user, const struct tree_entry *entry)
 	       !fetch_content(beside->c, id, 0, missing.bytes, beside->allowed);
 }
 
-/* Who searches a directory will want another one beside it: keep the pipe full. */
+/* A search goes on to the sibling directories: prefetch one to keep the pipe full. */
 static void fetch_beside(struct cached *c, const struct object_id *top, uint64_t allowed)
 {
 	struct beside beside = {.c = c, .allowed = allowed};
@@ -151,8 +151,9 @@ static void fetch_beside(struct cached *c, const struct object_id *top, uint64_t
 		tree_list(c->tree, &parent, cached_now_ms(), fetch_all_of, &beside);
 }
 
-/* How much more may be fetched ahead: what was, or is on its way, and that nobody has opened counts
- * against half of the memory, until nothing was fetched for a while. */
+/* How many more bytes may be prefetched.  Prefetched content that no caller has opened, arrived or
+ * not, may take half of the memory bound; older guesses no longer count once nothing was prefetched
+ * for GUESS_FORGOTTEN_MS. */
 static uint64_t content_budget(struct cached *c)
 {
 	uint64_t most = c->memory_bytes_max / 2, guessed;
@@ -170,7 +171,7 @@ static uint64_t content_budget(struct cached *c)
 	return guessed < most ? most - guessed : 0;
 }
 
-/* The last directory of the first `length` bytes is hidden. */
+/* Whether the last name in the first `length` bytes of the path begins with a dot. */
 static bool is_hidden(const char *path, size_t length)
 {
 	while (length > 0 && path[length - 1] != '/')
@@ -178,9 +179,10 @@ static bool is_hidden(const char *path, size_t length)
 	return path[length] == '.';
 }
 
-/* The highest directory around the file in several branches of which content was wanted, and
- * whose missing content is not too much.  What is read first, or in a hidden directory, says
- * nothing about what is around that.  True when the file is to be waited for. */
+/* Starts a prefetch of the highest directory above the file in which callers missed content in
+ * several subdirectories and whose missing content is within the bound.  The first file that is
+ * read, and files in hidden directories, are no evidence for the directories above.  True: wait for
+ * the file's content. */
 static bool consider_content(struct cached *c, const char *path, const struct found *file,
 	const struct attributes *attributes)
 {
@@ -235,8 +237,8 @@ static bool consider_content(struct cached *c, const char *path, const struct fo
 	return false;
 }
 
-/* At the speed so far, will the rest be here soon?  A single file is had sooner by itself, but
- * who searches wants the others next. */
+/* Whether, at the rate so far, the prefetch will end soon.  A request for this one file would be
+ * answered sooner, but a search needs the other files next. */
 static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, bool is_search)
 {
 	uint64_t now_ms = cached_now_ms(), flowing_ms = now_ms - p->first_content_ms;

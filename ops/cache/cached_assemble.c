@@ -1,6 +1,6 @@
-/* Files that are too large to be read whole on a guess, and small enough to be kept: the index of
- * a git repository, say.  Whoever reads all of one, in whatever order, leaves its content behind.
- */
+/* Content of files that are too large to be fetched whole on a guess and small enough to be cached,
+ * such as the index of a git repository.  Once a handle has read all of one, in any order, the
+ * content is cached. */
 #include "ops/cache/cached_internal.h"
 
 #include <fcntl.h>
@@ -49,7 +49,8 @@ static void begin(struct cached *c, struct cached_file *file)
 	file->assembly = a;
 }
 
-/* Nothing of it counts when the file may have changed since. */
+/* False if the file may have changed since the handle was opened: the pieces may then be of
+ * different states. */
 static bool is_valid(struct cached *c, const struct cached_file *file)
 {
 	const struct extra *x = file->extra;

@@ -11,7 +11,7 @@
 #include "ops/cache/content_store.h"
 
 enum {
-	IDLE_MS = 300, /* since a small file was last opened: time to write to the store */
+	IDLE_MS = 300, /* write to the store when no small file was opened for so long */
 	GIVE_WAY_NICE = 10,
 };
 
@@ -57,7 +57,7 @@ void content_opened(struct cached *c, struct content *content)
 	content->is_guess = false;
 }
 
-/* ---- The bound: least recently used goes first ----------------------------------- */
+/* ---- The memory bound: the least recently used content is dropped first ---------- */
 
 void content_detach(struct cached *c, struct extra *x)
 {
@@ -127,7 +127,8 @@ struct keeping {
 	struct attributes version;
 };
 
-/* Making thousands of files takes as much of the machine as the search that brought them. */
+/* Creating thousands of files costs as much processor time as the search that fetched them, so the
+ * store is written afterwards. */
 static void wait_for_idleness(struct cached *c)
 {
 	const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L / 2};
@@ -142,7 +143,7 @@ static void wait_for_idleness(struct cached *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* From now on the thread runs only when no other wants the processor. */
+/* Lowers the priority of the calling thread below that of threads that serve requests. */
 static void give_way(void)
 {
 	setpriority(PRIO_PROCESS, (id_t)gettid(), GIVE_WAY_NICE);

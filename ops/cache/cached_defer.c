@@ -1,4 +1,4 @@
-/* Attribute changes through a handle that has created or truncated its file: tar, cp and install
+/* Deferred attribute changes of a file whose handle created or truncated it: tar, cp and install
  * write a file, and set owner, mode and times before they close it. */
 #include "ops/cache/cached_internal.h"
 
@@ -12,7 +12,7 @@
 enum {
 	DEFERRABLE = SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME,
 	SPECIAL_BITS = 07000,
-	WAIT_STEP_MS = 50, /* until an interrupt is seen */
+	WAIT_STEP_MS = 50, /* how late an interrupt is noticed */
 };
 
 static struct cached_file *creator_of(const struct extra *x)
@@ -25,7 +25,7 @@ static struct cached_file *creator_of(const struct extra *x)
 	return file;
 }
 
-/* What others write the creator does not know: neither the size nor which mtime is to stay. */
+/* False if another handle writes the file: the size and the final mtime are then unknown here. */
 static bool is_alone(const struct cached_file *creator)
 {
 	const struct cached_file *file;
@@ -36,7 +36,7 @@ static bool is_alone(const struct cached_file *creator)
 	return creator->captured_writes == creator->extra->write_count;
 }
 
-/* What can fail, or what only the workspace can tell the result of, is not held back. */
+/* A change that may fail, or whose result only the workspace knows, is not deferred. */
 static bool may_wait(const struct op_context *ctx, const struct cached_file *file,
 	const struct attributes *now, unsigned mask, const struct attributes *want)
 {
@@ -62,7 +62,7 @@ static void merge(struct attributes *into, unsigned mask, const struct attribute
 		into->mtime = want->mtime;
 }
 
-/* By the workspace's clock, which gave the creation its time. */
+/* The present time by the workspace's clock: the ctime of the creation plus the time since. */
 static struct timespec workspace_time(const struct cached_file *file)
 {
 	const struct timespec *created = &file->attributes.ctime;
@@ -87,7 +87,7 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 		return false;
 	if (!may_wait(ctx, file, &now, mask, want))
 		return false;
-	/* It has that owner: nothing would change but its ctime. */
+	/* The file has that owner already: only its ctime would change. */
 	if (!(mask & ~(unsigned)(SET_UID | SET_GID)) && !file->deferred_mask) {
 		*ret_attributes = now;
 		ret_attributes->size_bytes = file->capture.size;
@@ -108,7 +108,7 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	cached_begin_write(file);
 	cached_end_write(file);
 	*ret_attributes = file->deferred;
-	/* Only the workspace knows when it was written to. */
+	/* Only the workspace knows the mtime of the writes. */
 	if (file->capture.size > 0 && !(file->deferred_mask & SET_MTIME)) {
 		ret_attributes->mtime = file->deferred.ctime;
 		ctx->served.is_early = true;
@@ -116,8 +116,8 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	return true;
 }
 
-/* Takes the changes out of the handle, which is not closed before end_applying().  0: there are
- * none, and nothing is to be ended. */
+/* Takes the deferred changes out of the handle, which cannot be closed before end_applying().  0:
+ * there are none; the caller must not call end_applying(). */
 static unsigned take(struct cached *c, struct cached_file *file, struct attributes *ret_want,
 	struct applying *ret_applying)
 {
@@ -141,7 +141,8 @@ static void end_applying(struct cached *c, struct applying *applying)
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* Something is being applied that was begun up to then, to that object (NULL: to any). */
+/* Whether a thread is sending changes of the object (NULL: of any object) that it had started when
+ * cached.applied was `begun`. */
 static bool is_applied(const struct cached *c, const struct extra *x, uint64_t begun)
 {
 	const struct applying *applying;
@@ -152,7 +153,7 @@ static bool is_applied(const struct cached *c, const struct extra *x, uint64_t b
 	return false;
 }
 
-/* Callers see what the handle's owner was told, so they wait for what others are applying. */
+/* Waits for the changes that other threads are sending: their owner has seen them succeed. */
 static void await_applied(struct cached *c, struct op_context *ctx, const struct extra *x)
 {
 	const uint64_t begun = c->applied;
@@ -161,7 +162,8 @@ static void await_applied(struct cached *c, struct op_context *ctx, const struct
 		clock_cond_wait_ms(&c->changed, &c->lock, WAIT_STEP_MS);
 }
 
-/* The kernel was told what it would be; now it is, with a later ctime. */
+/* Reports the new attributes to the upper layer: the kernel has predicted ones with an earlier
+ * ctime. */
 static void tell(struct cached *c, uint64_t at, const char *path, const struct object_id *directory,
 	const struct attributes *attributes)
 {
@@ -176,7 +178,7 @@ static void tell(struct cached *c, uint64_t at, const char *path, const struct o
 		c->sink(c->sink_user, &change);
 }
 
-/* `path`: of the object as far as is known, or NULL. */
+/* `path`: a known path of the object, or NULL. */
 static int apply(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	const char *path, const struct object_ref *object, unsigned mask,
 	const struct attributes *want)
@@ -212,7 +214,7 @@ int cached_apply_deferred(
 	int r;
 
 	cached_enter(c);
-	/* Nothing waits for a handle that may be on its way to be closed. */
+	/* The handle may be closed next: no later change may be deferred. */
 	file->created = file->created && !last;
 	await_applied(c, ctx, file->extra);
 	r = file->deferred_error;
@@ -231,8 +233,8 @@ int cached_apply_deferred(
 	return r;
 }
 
-/* False: it has no name any more, there is no memory, or the caller ends; what waits goes on
- * waiting. */
+/* False: the file has no name any more, there is no memory, or the call was interrupted; the
+ * changes stay deferred. */
 static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_file *file)
 {
 	cleanup_free char *path = NULL;
@@ -243,7 +245,7 @@ static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 	unsigned mask;
 	int r;
 
-	if (file->applying) { /* one after the other; the handle may be gone then */
+	if (file->applying) { /* one thread at a time; the handle may be closed after the wait */
 		await_applied(c, ctx, file->extra);
 		return !op_interrupted(ctx);
 	}
@@ -256,8 +258,7 @@ static bool apply_one(struct cached *c, struct op_context *ctx, struct cached_fi
 	mask = take(c, file, &want, &applying);
 	r = apply(c, &own, file, path, &object, mask, &want);
 	ctx->served = own.served;
-	/* The creator is told when it closes; but not of a file that somebody has removed or
-	 * replaced. */
+	/* The creator's close returns the error, unless the file was removed or replaced. */
 	if (r < 0 && !path_misses_object(r))
 		file->deferred_error = r;
 	end_applying(c, &applying);
@@ -287,7 +288,7 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx)
 
 	while (file) {
 		goes_on = apply_one(c, ctx, file);
-		if (op_interrupted(ctx)) /* the handle may be gone */
+		if (op_interrupted(ctx)) /* the handle may be closed */
 			break;
 		file = goes_on ? LIST_FIRST(&c->deferred) : LIST_NEXT(file, deferred_link);
 	}

@@ -1,6 +1,6 @@
-/* Files that were created, or opened with O_TRUNC, without waiting for the workspace.  Until that
- * has answered, the tree does not know what is at the name: others that ask for it wait; its
- * creator waits when it closes. */
+/* Files that were created, or opened with O_TRUNC, without waiting for the workspace.  Until the
+ * reply arrives, the tree does not know what is at the name: other callers that look it up wait for
+ * the reply; the creator waits for it when it closes the file. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>
@@ -12,11 +12,11 @@
 
 enum {
 	MISSED_MS = 60000,
-	UNNAMED_MAX = 64, /* at once: every call looks through them */
+	UNNAMED_MAX = 64, /* bound of cached.unnamed, which every call walks */
 };
 
-/* A lock that others elsewhere try to take by the same name at the same time: its owner goes by
- * what open(2) says. */
+/* Whether the name looks like that of a lock file: other machines may create it at the same time,
+ * and the program relies on the result of open(2). */
 static bool may_be_lock(const char *name)
 {
 	static const char *const parts[] = {"lock", "LOCK", "Lock", "lck", "pid", ".sw"};
@@ -27,7 +27,8 @@ static bool may_be_lock(const char *name)
 	return false;
 }
 
-/* The directory was made here a moment ago; what others have made in it meanwhile will be told. */
+/* Whether the directory was just created here, and the scan that has it watched is running: that
+ * scan reports the names that others have created in it. */
 static bool is_being_watched(const struct cached *c, const struct op_context *ctx, const char *path)
 {
 	const struct directory *d = directory_find((struct cached *)c, &ctx->parent);
@@ -50,8 +51,8 @@ enum create_hint cached_create_hint(
 
 	if (!c->feed || !ctx->parent.inode)
 		return CREATE_WAITS;
-	/* Without O_EXCL the file may turn out to be another one.  A handle that only writes
-	 * has neither read nor mapped anything of it. */
+	/* Without O_EXCL the name may turn out to lead to another file.  That is safe only for a
+	 * handle that cannot have read or mapped the file. */
 	if (flags & O_EXCL ? may_be_lock(name) : (flags & O_ACCMODE) != O_WRONLY)
 		return CREATE_WAITS;
 	validity = tree_get_name(c->tree, &ctx->parent, name, cached_now_ms(), &found);
@@ -83,7 +84,7 @@ void cached_early(struct cached *c, const struct op_context *ctx, struct cached_
 	LIST_INSERT_HEAD(&c->unnamed, file, unnamed_link);
 }
 
-/* ---- Names that somebody else was quicker to make ------------------------------------- */
+/* ---- Names that another process made first -------------------------------------------- */
 
 static void note_missed(struct cached *c, const struct cached_file *file)
 {
@@ -130,7 +131,7 @@ void cached_has_met(struct cached *c, const struct op_context *ctx,
 
 /* ---- Waiting for the name --------------------------------------------------------------- */
 
-/* Somebody else has made the name, and the handle leads to that file. */
+/* Another process made the name first, and the handle refers to that file. */
 static int take_other(struct cached *c, const struct asking *asking, struct cached_file *file,
 	const struct attributes *other)
 {
@@ -155,7 +156,7 @@ static void take_truncated(struct cached *c, const struct asking *asking,
 		cached_invalidate(c, asking->look.at, &file->made_in, file->path);
 }
 
-/* Returns the result for callers of the handle. */
+/* Learns the reply `r` of the create; returns the result for calls on the handle. */
 static int take_name(struct cached *c, const struct asking *asking, struct cached_file *file, int r,
 	const struct attributes *made)
 {
@@ -200,7 +201,7 @@ bool cached_ask_early(struct cached *c, struct op_context *ctx, struct cached_fi
 	struct attributes attributes;
 	int r;
 
-	file->awaiting++; /* it is not closed meanwhile */
+	file->awaiting++; /* keeps it from being closed */
 	cached_leave(c);
 	r = cached_file_getattr(ctx, file, &attributes);
 	cached_enter(c);
@@ -252,7 +253,8 @@ void cached_forget_early(struct cached *c, struct cached_file *file)
 	take_name(c, &asking, file, -EIO, NULL);
 }
 
-/* What is below it would be answered by what it is; what is on the way to it has other times. */
+/* The create also decides lookups below the file (ENOTDIR), and changes the times of the
+ * directories above it. */
 static bool concerns(const struct cached_file *file, const char *path)
 {
 	return path_is_within(file->path, path) || path_is_within(path, file->path);
@@ -269,7 +271,7 @@ int cached_await_at(struct cached *c, struct op_context *ctx, const char *path)
 		}
 		if (cached_wait_for_name(c, ctx, file) == -EAGAIN)
 			return op_interrupted(ctx) ? -EINTR : -EIO;
-		file = LIST_FIRST(&c->unnamed); /* the lock was left */
+		file = LIST_FIRST(&c->unnamed); /* the lock was released */
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * ops/cache/cached_fetch.h - how the tree fills itself: between cached_intake.c, cached_prefetch.c,
- * cached_load.c and cached_ahead.c.  All functions want the lock held.
+ * ops/cache/cached_fetch.h - how scans fill the tree: shared by cached_intake.c, cached_prefetch.c,
+ * cached_load.c and cached_ahead.c.  Callers of all functions hold the lock.
  */
 #pragma once
 
@@ -9,42 +9,45 @@
 enum {
 	WAIT_STEP_MS = 20,
 	PREFETCH_ENTRIES_MAX = 32768,
-	WALK_MS = 2000, /* who opens files so soon after walking through directories searches */
-	DEPTH_MAX = 64, /* of directories looked at, up or down, to size up a prefetch */
+	WALK_MS = 2000, /* opening files within this time of a directory walk counts as a search */
+	DEPTH_MAX = 64, /* levels up or down that the estimate of a prefetch looks at */
 };
 
 /* ---- cached_load.c ----------------------------------------------------------------------- */
 
 uint64_t cached_round_trips_ms(const struct cached *c, unsigned count);
 
-/* Waits until something is learnt of what has the path's last name, or a directory is complete, or
- * the feed tells something; WAIT_STEP_MS at most.  -EINTR when the caller gave up. */
+/* Waits until the cache learns a fact about the path's last name, a directory is complete, or the
+ * feed reports a change; at most WAIT_STEP_MS.  -EINTR if the call was interrupted. */
 int cached_wait_to_learn(struct cached *c, struct op_context *ctx, const char *path);
 
 /* ---- cached_prefetch.c ------------------------------------------------------------------- */
 
-/* False: it was not started. */
+/* Starts a scan on a thread of its own.  False if it was not started: no memory or thread, or too
+ * many are running. */
 bool cached_start_prefetch(struct cached *c, const char *path, const struct scan_request *request,
 	uint64_t expected_bytes);
 bool cached_start_prefetch_of(struct cached *c, const struct object_id *top,
 	const struct scan_request *request, uint64_t expected_bytes);
 
-/* One under way that will bring the names in the directory at the path, or with `content` that of
- * the file there; or NULL. */
+/* A running prefetch that will return the names in the directory at the path or, with `content`,
+ * the content of the file at the path; NULL if there is none. */
 const struct prefetch *cached_find_prefetch(const struct cached *c, const char *path, bool content);
 
 bool cached_is_watched(const struct cached *c, const struct object_id *id);
-bool cached_is_listed(struct cached *c, const struct object_id *id); /* somebody has read it */
+bool cached_is_listed(struct cached *c, const struct object_id *id); /* a caller listed it */
 bool cached_is_complete(struct cached *c, const struct object_id *id);
 
-/* What was fetched is valid until the feed says otherwise, or for a while. */
+/* Whether a directory that was last fetched at `last_ms` may be fetched again: after
+ * PREFETCH_REPEAT_MS if it is watched, else after the time-to-live. */
 bool cached_is_due(const struct cached *c, const struct object_id *id, uint64_t last_ms);
 
-/* From an object to the directory that it is in, as far as is known.  False: none. */
+/* Replaces `*id` by its parent directory.  False if the parent is not known, or at the root. */
 bool cached_climb(const struct cached *c, struct object_id *id);
 
-/* A directory is about to be loaded, or walked through: are others around it worth fetching? */
+/* A directory is about to be loaded or walked through: prefetches the names around it if the access
+ * pattern suggests that callers will need them. */
 void cached_consider_names(struct cached *c, const struct object_id *id, bool listing);
 
-/* Git reads its index before it looks at every file: the names come meanwhile. */
+/* Git reads its index before it stats every file: prefetches the names while git reads. */
 void cached_consider_index(struct cached *c, const char *path, const struct object_id *directory);

@@ -1,4 +1,4 @@
-/* What is asked through an open file: attributes, content, locks. */
+/* Attributes, reads and locks of an open file. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 /* ---- Attributes through a handle ------------------------------------------------------ */
 
-/* The workspace never saw the handle, and as far as is known the name leads to another by now, or
- * to nothing: to ask would be in vain. */
+/* Whether the workspace cannot answer for the handle: it was never opened there, and its name is
+ * now known to be absent or to lead to another object. */
 static bool is_cut_off(struct cached *c, const struct cached_file *file)
 {
 	struct object_id directory;
@@ -26,7 +26,7 @@ static bool is_cut_off(struct cached *c, const struct cached_file *file)
 	return r == 0 || path_misses_object(r);
 }
 
-/* What we know has to do. */
+/* The best known attributes, valid or not. */
 static void last_attributes(const struct cached_file *file, struct attributes *ret_attributes)
 {
 	*ret_attributes = file->attributes;
@@ -34,7 +34,7 @@ static void last_attributes(const struct cached_file *file, struct attributes *r
 		ret_attributes->nlink--;
 }
 
-/* Nothing has been changed since it was created.  Leaves the lock. */
+/* Answers from the attributes of the creation, which still apply.  Releases the lock. */
 static int answer_early(struct cached *c, struct op_context *ctx)
 {
 	c->statistics.hits++;
@@ -43,8 +43,8 @@ static int answer_early(struct cached *c, struct op_context *ctx)
 	return 0;
 }
 
-/* Asks the workspace.  Where the file has no name yet this comes behind the request for that, so
- * that its reply has come, too. */
+/* Asks the workspace.  For an unnamed file the workspace answers the create first, so the reply to
+ * this call means that the reply to the create has arrived. */
 static int ask_attributes(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
@@ -111,7 +111,8 @@ static ssize_t copy_out(const struct content *content, void *data, size_t size, 
 	return (ssize_t)count;
 }
 
-/* What the file holds now, if that is known, or held when it was last known; referenced. */
+/* The content of the file now, or, if the handle cannot ask, the last known one.  The caller unrefs
+ * it.  NULL: none. */
 static struct content *known_content(struct cached *c, const struct cached_file *file)
 {
 	struct attributes attributes;
@@ -148,7 +149,8 @@ bool cached_is_worth_keeping(const struct cached_file *file)
 	       !extra_is_locked(file->extra) && file->attributes.size_bytes > 0;
 }
 
-/* The file is as it was when it was opened: the workspace sends content along with that. */
+/* Whether the file is known to be as it was when it was opened; the content that came with the open
+ * is then current. */
 static bool is_as_opened(struct cached *c, const struct cached_file *file)
 {
 	const struct object_id *id = &file->extra->id;
@@ -231,7 +233,7 @@ ssize_t cached_read(
 	return count;
 }
 
-/* Blocks of file systems are as large at least. */
+/* The blocks of file systems have at least BLOCK_BYTES, so smaller files have no holes. */
 static bool may_have_holes(const struct content *content)
 {
 	enum { BLOCK_BYTES = 4096 };
@@ -277,8 +279,8 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
  */
 
 /* The new holder of a lock must see what the last one wrote: facts from before the grant no longer
- * count, even if an event confirms them later.  If the reply has no attributes of the file, none
- * are believed while the handle is open. */
+ * count, even if an event confirms them later.  If the reply has no attributes of the file, cached
+ * attributes are not used while the handle is open. */
 static void granted(struct cached *c, struct cached_file *file, const struct asking *asking)
 {
 	const struct attributes *told = &asking->told->object;

@@ -1,4 +1,4 @@
-/* What a scan says, taken into the tree. */
+/* The entries of a scan, entered into the tree. */
 #include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
@@ -8,25 +8,25 @@
 
 #include "ops/support/path.h"
 
-enum { UNWANTED_MS = 2000 }; /* content that is on its way and that nobody opens */
+enum { UNWANTED_MS = 2000 }; /* without an open of a small file, a prefetch of content stops */
 
-/* A directory of the scan.  Breadth first: all children of one are told before the first
- * grandchild, and then its listing is known. */
+/* A directory of the scan.  The scan is breadth first: it reports all children of a directory
+ * before the first grandchild; at that point the listing is complete. */
 struct listed {
 	struct listed *next;
 	struct object_id id;
 	uint64_t at;
 	bool complete;
-	char path[]; /* as the scan tells it */
+	char path[]; /* as in the entries of the scan */
 };
 
 struct intake {
 	struct cached *cached;
 	const char *top;           /* path of the scanned directory */
-	struct object_id id;       /* its own; inode 0: not told */
-	struct tree_look look;     /* at the entry that is being taken in */
+	struct object_id id;       /* of `top`; inode 0: not reported yet */
+	struct tree_look look;     /* at the present entry */
 	uint64_t asked_ms;         /* when the scan began */
-	struct prefetch *prefetch; /* NULL: for a caller */
+	struct prefetch *prefetch; /* NULL: a caller waits for the scan */
 	const struct onward *onward;
 	struct listed *first, *last;
 };
@@ -40,13 +40,14 @@ static void complete(const struct intake *intake, const struct listed *listed)
 	tree_learn_listing(c->tree, &look, &listed->id);
 	if (d)
 		d->scanned = true;
-	/* Who searches wants no names of what was left out, nor content that was not brought. */
+	/* A search wants neither the names that the scan left out, nor the content that it did not
+	 * return. */
 	if (d && intake->onward)
 		d->names_wanted_ms = cached_now_ms() - WALK_MS;
 	pthread_cond_broadcast(&c->changed);
 }
 
-/* Finishes the listed directories in front of `until`; NULL: all. */
+/* Learns the listings of the directories before `until`; NULL: of all. */
 static void complete_until(struct intake *intake, const struct listed *until)
 {
 	while (intake->first != until) {
@@ -61,13 +62,13 @@ static void complete_until(struct intake *intake, const struct listed *until)
 		intake->last = NULL;
 }
 
-/* The directory that holds the entry; NULL: it was not told, or there was no memory for it. */
+/* The directory that has the entry; NULL: the scan did not report it, or there was no memory. */
 static struct listed *holder_of(const struct intake *intake, const char *path)
 {
 	size_t length = path_parent_length(path);
 	struct listed *at = intake->last;
 
-	/* A file follows its directory; a directory comes later. */
+	/* The entries of a directory follow in a block: it is mostly the one of the last entry. */
 	if (at && strlen(at->path) == length && memcmp(at->path, path, length) == 0)
 		return at;
 	for (at = intake->first; at; at = at->next)
@@ -93,7 +94,8 @@ static void push_listed(struct intake *intake, const struct dir_entry *entry)
 	intake->last = listed;
 }
 
-/* What is watched and not known to be is to be watched no more.  -ENOMEM: it is. */
+/* Learns the watch that the scan added for a directory.  -ENOMEM: the tree does not know of the
+ * watch, and ending it failed as well. */
 static int take_watch(const struct intake *intake, const struct dir_entry *entry)
 {
 	const struct object_id *id = &entry->attributes.id;
@@ -102,7 +104,7 @@ static int take_watch(const struct intake *intake, const struct dir_entry *entry
 
 	if (!c->feed || (!entry->complete && !entry->watched_since))
 		return 0;
-	/* It may have been watched since after the look at it. */
+	/* The watch may have been added after the look at the directory. */
 	if (look.at < entry->watched_since)
 		look.at = entry->watched_since;
 	tree_learn_watch(c->tree, &look, id, entry->watched_since, entry->watched_since);
@@ -111,8 +113,9 @@ static int take_watch(const struct intake *intake, const struct dir_entry *entry
 	return cached_end_watch(c, id) ? 0 : -ENOMEM;
 }
 
-/* What comes with attributes that may be passed over counts if these are what is known; after a
- * change within the same tick it was read too early unless nothing has been looked at since. */
+/* Whether data that came with the entry belongs to the known state: the tree may have ignored the
+ * entry's attributes as older.  If the object had changed within the same tick, equal times prove
+ * nothing, so the known look must be the one of the entry. */
 static bool is_of_known_state(struct cached *c, const struct dir_entry *entry)
 {
 	struct attributes known;
@@ -122,7 +125,7 @@ static bool is_of_known_state(struct cached *c, const struct dir_entry *entry)
 	       (known_at == entry->at || !entry->attributes.changed_lately);
 }
 
-/* What was read with these attributes is the content that the file has for us. */
+/* Whether the content of the entry is the content of the file as this mount knows it. */
 static bool is_content_current(struct cached *c, const struct dir_entry *entry)
 {
 	const struct extra *x = extra_find(c, &entry->attributes.id);
@@ -161,7 +164,7 @@ static void take_file(struct intake *intake, const struct dir_entry *entry)
 {
 	struct cached *c = intake->cached;
 
-	/* A far end may say anything. */
+	/* The peer is not trusted to send these with entries of the right type only. */
 	if (entry->link_target && S_ISLNK(entry->attributes.mode))
 		extra_set_target(c, &entry->attributes.id, entry->link_target);
 	if (entry->content && S_ISREG(entry->attributes.mode) &&
@@ -194,7 +197,7 @@ static int take_entry_locked(struct intake *intake, const struct dir_entry *entr
 	return take_watch(intake, entry);
 }
 
-/* Content for a search that ended long before it came. */
+/* Whether the prefetched content comes too late: the search that it was for has ended. */
 static bool is_unwanted(const struct intake *intake)
 {
 	const struct prefetch *p = intake->prefetch;

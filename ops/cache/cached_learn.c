@@ -7,17 +7,17 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-/* ---- What a fact says of content and extended attributes ------------------------------------- */
+/* ---- What a fact says about content and extended attributes ---------------------------------- */
 
-/* What was known of an object, and what is now told of it. */
+/* A new fact about an object, and what was known before it. */
 struct news {
 	const struct attributes *told;
 	uint64_t at;
 	enum source source;
 	const uint8_t *hash;
-	struct attributes before; /* mode 0: nothing */
-	bool was_watched;         /* every change after that had an event */
-	uint8_t mark;
+	struct attributes before; /* mode 0: none were known */
+	bool was_watched;         /* every change since `before` had an event */
+	uint8_t mark;             /* enum xattr_knowledge of `before` */
 };
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
@@ -25,8 +25,8 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The content is that of the new state, too.  After a change of our own: if others changed it
- * before, in the same tick, an event will tell. */
+/* Whether the content belongs to the new state as well.  After an own change this may be wrong if
+ * others changed the file before it in the same tick; an event then reports their change. */
 static bool keeps_content(const struct content *content, const struct news *news)
 {
 	const struct attributes *before = &news->before, *now = news->told;
@@ -41,8 +41,8 @@ static bool keeps_content(const struct content *content, const struct news *news
 	       attributes_same_version(before, now);
 }
 
-/* An event of before the look at what is known: the content is that of a later state.  But what was
- * written here may have been overwritten before that look. */
+/* The event is older than the known attributes, so the content belongs to a later state and stays.
+ * Content written here is different: others may have overwritten it before that look. */
 static bool outlives_older_event(const struct content *content, const struct news *news)
 {
 	if (content->settled ||
@@ -95,15 +95,16 @@ bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 	return at && tree_last_attributes(c->tree, id, NULL) == at;
 }
 
-/* What is known of extended attributes now: changes of our own add none. */
+/* The knowledge of extended attributes after the fact.  Own changes of other kinds add none. */
 static uint8_t mark_after(struct cached *c, const struct news *news, bool is_newest)
 {
 	bool is_same = attributes_same_version(&news->before, news->told);
 
-	/* The echo of our own change, or others changed something in the same tick: hardly that. */
+	/* Mostly the echo of an own change.  If others changed something in the same tick, they may
+	 * have added attributes, but hardly a capability. */
 	if (news->source == FROM_EVENT && is_same)
 		return news->mark == XATTRS_UNKNOWN ? XATTRS_UNKNOWN : XATTRS_NO_CAPABILITY;
-	/* Of what was changed before a change of our own nothing is known. */
+	/* Others changed the object before an own change, and the event does not say what. */
 	if (news->source == FROM_EVENT && !is_newest)
 		return XATTRS_UNKNOWN;
 	if (is_newest && (news->source == FROM_CHANGE || news->source == FROM_TIMES ||
@@ -153,7 +154,7 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 	if (found)
 		news_end(c, &news);
 	cached_has_news(c);
-	/* If others removed it, they may have moved it: another event tells where to. */
+	/* An absence that others caused may be a move: keep the content, another event follows. */
 	if (before.inode && (found || source == FROM_CHANGE))
 		cached_drop_dead(c, &before);
 	cached_wake(c, name);
@@ -188,7 +189,7 @@ void cached_invalidate_parent(struct cached *c, uint64_t at, const char *path)
 		cached_invalidate(c, at, &unknown, parent);
 }
 
-/* Of the name at that path. */
+/* Learns the attributes of the directory of the path's last name. */
 static void learn_directory(struct cached *c, const struct tree_look *look,
 	const struct attributes *directory, const char *path)
 {
@@ -197,7 +198,8 @@ static void learn_directory(struct cached *c, const struct tree_look *look,
 	cached_learn_attributes(c, look, directory, FROM_CHANGE, NULL);
 }
 
-/* What was looked up in the directory before is known by its id, though no name may lead there. */
+/* Uses the id of the parent rather than a walk of the path: names in a directory are known by its
+ * id even if no name leads to the directory. */
 static void unclear(struct cached *c, const struct asking *asking, const struct object_id *parent,
 	const char *path, const struct object_id *linked)
 {
@@ -208,7 +210,7 @@ static void unclear(struct cached *c, const struct asking *asking, const struct 
 			c->tree, asking->look.at, &found.directory, path_name(path), linked);
 }
 
-/* `linked`: what was to get the name, or NULL. */
+/* `linked`: the object that was to get the name, or NULL. */
 static void failed(struct cached *c, const struct asking *asking, const struct object_id *parent,
 	const char *path, const struct object_id *linked, int r)
 {
@@ -225,7 +227,7 @@ static void failed(struct cached *c, const struct asking *asking, const struct o
 	case EPERM:
 	case EROFS:
 	case EXDEV:
-		break; /* nothing that was not known */
+		break; /* the error says nothing about the name */
 	case EEXIST:
 	case EISDIR:
 	case ELOOP:
@@ -239,12 +241,12 @@ static void failed(struct cached *c, const struct asking *asking, const struct o
 		break;
 	default:
 		unclear(c, asking, parent, path,
-			linked); /* it may have been made, or may still be */
+			linked); /* the change may have been made, or may still be */
 	}
 }
 
-/* The workspace has told what the change left in the directory; not if others changed it at once.
- */
+/* Whether the reply has the directory's attributes after the change; it has none if others changed
+ * the directory at the same time. */
 static bool is_told(const struct asking *asking, const struct attributes *directory)
 {
 	return asking->look.at && directory->mode;
@@ -274,19 +276,19 @@ void cached_made(struct cached *c, const struct asking *asking, const struct obj
 	} else {
 		unclear(c, asking, directory, path, &made->id);
 	}
-	/* What is new has no capability unless its times tell that others have changed it since. */
+	/* A new object has no capability, unless its times show a later change by others. */
 	if (!linked && tree_last_attributes(c->tree, &made->id, &known) &&
 		attributes_same_version(&known, made))
 		tree_set_mark(c->tree, &made->id, XATTRS_NO_CAPABILITY);
 }
 
-/* Something is not at the name any more, which had perhaps other names. */
+/* The object at the name lost that name; it may have other links. */
 static void invalidate_links(
 	struct cached *c, uint64_t at, const struct object_id *directory, const char *path)
 {
 	struct object_id ignored;
 
-	/* Else the tree knows which. */
+	/* If the name is known, the tree knows the object and has invalidated it. */
 	if (tree_get_name(c->tree, directory, path_name(path), cached_now_ms(), &ignored) ==
 		TREE_ASK)
 		tree_invalidate_links(c->tree, at);
@@ -341,8 +343,8 @@ void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *
 	invalidate_links(c, asking->look.at, &told->new_parent.id, to);
 	cached_learn_name(
 		c, &asking->look, &told->new_parent.id, path_name(to), object, FROM_CHANGE, NULL);
-	/* What was exchanged, or is left in its place, is not told; and of two names of one file
-	 * both stay. */
+	/* The reply does not say what an exchange or a whiteout left at the old name; and if both
+	 * names lead to one file, rename(2) leaves both. */
 	if ((flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) ||
 		(object->nlink > 1 && !S_ISDIR(object->mode)))
 		tree_invalidate_name(c->tree, asking->look.at, &told->parent.id, path_name(from));
@@ -363,8 +365,8 @@ void cached_changed(struct cached *c, const struct asking *asking, const struct 
 
 /* ---- The change feed ------------------------------------------------------------------------ */
 
-/* Of a file that is being written here from its first byte on: the workspace has what we wrote so
- * far, or others wrote, too. */
+/* Ends the capture of handles if the event shows other content than what they have written so far:
+ * others wrote to the file, too. */
 static void check_captures(struct cached *c, const struct change *change)
 {
 	const struct attributes *now = &change->attributes;
@@ -397,7 +399,7 @@ static void take_end_of_watch(
 
 	tree_learn_watch(c->tree, look, id, false, 0);
 	if (d && !tree_watched_since(c->tree, id))
-		d->scanned = false; /* a scan may have it watched again */
+		d->scanned = false; /* a scan may add the watch again */
 }
 
 void cached_take_change(void *user, const struct change *change)

@@ -9,8 +9,8 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-/* An answer from what is known, without the lock held afterwards.  It may have been known before
- * what had to be loaded for it was looked at. */
+/* Answers `r` from known facts and releases the lock.  The facts may be older than a load that this
+ * call has waited for. */
 static int answer(struct cached *c, struct op_context *ctx, int r)
 {
 	c->statistics.hits++;
@@ -25,13 +25,13 @@ static bool is_other(const struct object_id *id, const struct object_id *expecte
 	return expected->inode && !object_id_equal(id, expected);
 }
 
-/* What is known is of another directory than the one that is meant. */
+/* Whether the path leads into another directory than the one that the call refers to. */
 static bool is_in_another(const struct object_ref *object, const struct found *found)
 {
 	return *object->path && is_other(&found->directory, &object->parent);
 }
 
-/* The object that is meant, as far as is known. */
+/* The object that the call refers to, as far as is known. */
 static struct object_id object_of(struct cached *c, const struct object_ref *object)
 {
 	if (object->file)
@@ -41,8 +41,8 @@ static struct object_id object_of(struct cached *c, const struct object_ref *obj
 
 /* ---- Looking ----------------------------------------------------------------------- */
 
-/* Learns what a look at a path found.  The workspace has verified that `directory` holds the name;
- * inode 0: it has not. */
+/* Learns the answer `r` to a look at a path.  The workspace has verified that the name was looked
+ * up in `directory`; inode 0: it has not verified that. */
 static void learn_answer(struct cached *c, const struct asking *asking, const char *path,
 	const struct object_id *directory, int r, const struct attributes *attributes)
 {
@@ -74,7 +74,7 @@ static int ask_once(struct cached *c, struct op_context *ctx, const struct objec
 	return r;
 }
 
-/* The workspace verifies which directory it looks into, so that the answer is a fact about it. */
+/* Passes the directory's id: the workspace verifies it, and the answer is a fact about it. */
 static int ask_attributes(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	struct attributes *ret_attributes)
 {
@@ -86,7 +86,7 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	cached_apply_deferred_at(c, ctx, object->path);
 	directory = cached_find_in(c, &object->parent, object->path).directory;
 	r = ask_once(c, ctx, object, &directory, &attributes);
-	/* It was we who took that directory for the one at the path. */
+	/* The id was a guess of the cache, not the caller's: ask without it. */
 	if (r == -ESTALE && directory.inode && !object->parent.inode)
 		r = ask_once(c, ctx, object, &unknown, &attributes);
 	cached_leave(c);
@@ -132,8 +132,8 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 
 /* The entries of a directory, copied so that the sink runs without the lock. */
 struct listing {
-	struct buffer entries; /* struct tree_entry's attributes, each followed by the name */
-	bool has_stale;        /* not all of it is valid */
+	struct buffer entries; /* for each entry, its attributes and then its name */
+	bool has_stale;        /* some of the attributes are not valid */
 	int error;
 };
 
@@ -159,7 +159,7 @@ static bool list_entry(void *user, const struct tree_entry *entry)
 	return !listing->has_stale && listing->error == 0;
 }
 
-/* -EAGAIN: it changes too quickly to be told from what is known. */
+/* -EAGAIN: the directory changes faster than its listing can be loaded; ask the workspace. */
 static int list_known(struct cached *c, struct op_context *ctx, const char *path,
 	struct listing *listing, struct found *ret_found)
 {
@@ -200,7 +200,7 @@ static int emit(const struct listing *listing, dir_entry_sink sink, void *user)
 	return 0;
 }
 
-/* The listener wants changes in the directory. */
+/* The upper layer wants changes of the directory's entries. */
 static void note_subscribed(struct cached *c, const struct object_id *id)
 {
 	struct directory *d = id->inode ? directory_make(c, id) : NULL;
@@ -243,7 +243,7 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 	return 0;
 }
 
-/* What is known does not say whether the name leads there still. */
+/* Asks whether the path still leads to the directory, as the known facts do not say. */
 static int ask_directory(struct cached *c, struct op_context *ctx,
 	const struct object_ref *directory, struct found *ret_found)
 {
@@ -280,9 +280,9 @@ int cached_watch_directory(struct op_context *ctx, struct workspace *w,
 			note_subscribed(c, &found.id);
 		else if (c->feed && !(d && d->scanned) &&
 			 tree_get_listing(c->tree, &found.id, cached_now_ms()) != TREE_ASK)
-			r = -EAGAIN; /* it was made here just now */
+			r = -EAGAIN; /* created here just now, and not watched yet */
 	} else if (r == -EAGAIN) {
-		/* What leads to it is not known, since a loss perhaps; it itself can be. */
+		/* The path is not known, perhaps after a loss; the directory itself may be. */
 		r = cached_load(c, ctx, directory->path, &directory->id, false);
 		is_watched = r == 0 && tree_watched_since(c->tree, &directory->id);
 		if (is_watched)
@@ -347,7 +347,7 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 
 /* ---- Making --------------------------------------------------------------------------- */
 
-/* `target`: of a symbolic link; NULL: what the file type in `mode` says. */
+/* `target`: of a new symbolic link; NULL: create an object of the type in `mode`. */
 static int make(struct op_context *ctx, struct workspace *w, const char *path, uint32_t mode,
 	uint64_t rdev, const char *target, struct attributes *ret_attributes)
 {
@@ -480,8 +480,8 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 
 /* ---- Attributes ------------------------------------------------------------------------------ */
 
-/* tar and cp give each directory that they have made the owner that it has, and the mode: nothing
- * would change but its ctime. */
+/* Whether the attributes are set already.  tar and cp set owner and mode of each directory that
+ * they have created to what it has: only the ctime would change. */
 static bool is_set_already(struct cached *c, const struct object_id *id, unsigned mask,
 	const struct attributes *want, struct attributes *ret_attributes)
 {
@@ -543,7 +543,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 /* ---- xattrs -------------------------------------------------------------------------------------
  */
 
-/* What is known without asking: the knowledge belongs to a state of the object. */
+/* What is known without asking, for the present state of the object. */
 static enum xattr_knowledge known_xattrs(
 	struct cached *c, struct op_context *ctx, const struct object_ref *object)
 {
@@ -553,14 +553,14 @@ static enum xattr_knowledge known_xattrs(
 	if (!object->file && cached_resolve(c, ctx, object->path, &found, NULL) < 0)
 		return XATTRS_UNKNOWN;
 	id = object->file ? cached_file_of(object->file)->extra->id : found.id;
-	/* Writes of our own add none, so they do not count here. */
+	/* Reads the tree, not cached_get_attributes(): own unflushed writes add no xattrs. */
 	if (is_other(&id, &object->id) ||
 		tree_get_attributes(c->tree, &id, cached_now_ms(), NULL) == TREE_ASK)
 		return XATTRS_UNKNOWN;
 	return tree_mark(c->tree, &id);
 }
 
-/* Asks for the names; most objects have none, and then never need to be asked again. */
+/* Asks for the names of all xattrs.  If there are none, the cache answers later requests. */
 static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	const struct object_ref *inner, char *names, size_t size)
 {
@@ -580,7 +580,7 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	return r;
 }
 
-/* What we have made just now has no capability.  The kernel asks before the first write. */
+/* A file that was just created here has no capability.  The kernel asks before the first write. */
 static bool is_early(struct cached *c, const struct object_ref *object)
 {
 	const struct object_id id = object_of(c, object);

@@ -1,4 +1,4 @@
-/* Handles: opened, created, and what they share. */
+/* Handles: open, create, and the objects that they belong to. */
 #include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ void cached_file_free(struct cached_file *file)
 	free(file);
 }
 
-/* To the object whose attributes the handle has.  -ENOMEM. */
+/* Adds the handle to the object in file->attributes.  -ENOMEM. */
 static int join_object(struct cached *c, struct cached_file *file)
 {
 	struct extra *x = extra_make(c, &file->attributes.id);
@@ -166,7 +166,7 @@ void cached_hold_open(struct cached *c, struct op_context *ctx, const char *path
 		cached_leave(c);
 		workspace_close(ctx, inner);
 		cached_enter(c);
-		if (stays) /* somebody is opening it */
+		if (stays) /* another thread is opening it */
 			return;
 	}
 }
@@ -203,7 +203,7 @@ static int hand_out(struct cached_file *file, int r, struct open_file **ret_file
 	return 0;
 }
 
-/* A handle on content that is known.  -EAGAIN: it is not. */
+/* Opens a file with cached content, without the workspace.  -EAGAIN: its content is not cached. */
 static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
@@ -238,7 +238,7 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 	return hand_out(file, r, ret_file, ret_attributes);
 }
 
-/* What a handle writes from the first byte on is captured, so that it can be read back. */
+/* Starts to capture what the handle writes, so that the cache has the content after the flush. */
 static void start_capture(struct cached_file *file, uint64_t at)
 {
 	file->opened_at = at;
@@ -246,7 +246,7 @@ static void start_capture(struct cached_file *file, uint64_t at)
 	file->captured_writes = file->extra->write_count;
 }
 
-/* The workspace has opened it.  -ENOMEM: closed again. */
+/* The workspace has opened the file.  -ENOMEM: the inner handle was closed again. */
 static int opened(struct cached *c, struct op_context *ctx, struct cached_file *file, uint64_t at,
 	struct open_file *inner)
 {
@@ -265,23 +265,23 @@ static int opened(struct cached *c, struct op_context *ctx, struct cached_file *
 	return r;
 }
 
-/* All of its content will come through this handle, and its attributes may wait for that. */
+/* The handle created or truncated the file: attribute changes may be deferred until its flush. */
 static void begin_making(struct cached_file *file)
 {
 	file->created = true;
 	file->created_ms = cached_now_ms();
 }
 
-/* The workspace will not refuse it: it is the caller's own file, and no program that may be
- * running. */
+/* Whether the workspace will certainly allow the open: the file is the caller's own, and not
+ * executable, so that ETXTBSY is impossible. */
 static bool is_plain_own(const struct op_context *ctx, const struct attributes *attributes)
 {
 	return S_ISREG(attributes->mode) && attributes->nlink == 1 && attributes->uid == ctx->uid &&
 	       (attributes->mode & S_IWUSR) && !(attributes->mode & 07111);
 }
 
-/* To be written anew by who only writes, in a directory from which changes are told: he need not
- * wait until it is truncated (CREATE_IS_EARLY). */
+/* Sets CREATE_IS_EARLY for an open with O_WRONLY and O_TRUNC in a watched directory: the caller
+ * need not wait until the file is truncated. */
 static void consider_early_open(struct cached *c, struct op_context *ctx,
 	const struct object_ref *object, int flags, struct attributes *ret_attributes)
 {
@@ -300,7 +300,7 @@ static void consider_early_open(struct cached *c, struct op_context *ctx,
 	ret_attributes->blocks = 0;
 }
 
-/* Nobody else here knows more of it until it is open at the workspace. */
+/* The open was answered early: the known attributes are not valid for others until its reply. */
 static int opened_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	const struct attributes *known, struct open_file *inner)
 {
@@ -420,7 +420,7 @@ int cached_create_unnamed(struct op_context *ctx, struct workspace *w, const cha
 	return hand_out(file, r, ret_file, ret_attributes);
 }
 
-/* The content of a small file has come with it. */
+/* The reply to the open had the content of a small file: caches it. */
 static void keep_content(struct op_context *ctx, struct cached_file *file)
 {
 	struct cached *c = cached_of_file(file);
@@ -434,7 +434,7 @@ static void keep_content(struct op_context *ctx, struct cached_file *file)
 		cached_read_whole(ctx, file, atomic_load(&file->inner), &none, 0, 0);
 }
 
-/* The caller knows what is at the path now: its changes by that path are meant for it. */
+/* The caller has opened what is at the path: its later unlink or rename means that object. */
 static void has_opened(struct cached *c, struct op_context *ctx, const char *path)
 {
 	struct found found;
@@ -451,8 +451,7 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	struct cached *c = cached_of(w);
 	int r = -EAGAIN;
 
-	/* With O_NOATIME it is to be kept rather than read: that takes a handle at the workspace.
-	 */
+	/* O_NOATIME is passed on by the open at the workspace, so it needs a handle there. */
 	if (!object->file && !cached_may_write(flags) && !(flags & O_NOATIME)) {
 		cached_enter(c);
 		cached_await_at(c, ctx, object->path);

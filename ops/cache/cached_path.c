@@ -8,7 +8,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
 
-enum { DEPTH_MAX = 4096 }; /* what is known may for a moment be a circle of names */
+enum { DEPTH_MAX = 4096 }; /* known names may form a cycle for a moment */
 
 uint64_t cached_now_ms(void)
 {
@@ -202,7 +202,7 @@ bool cached_get_attributes(
 	return tree_get_attributes(c->tree, id, cached_now_ms(), ret_attributes) != TREE_ASK;
 }
 
-/* ---- What is kept with objects ----------------------------------------------------------------
+/* ---- Data of objects --------------------------------------------------------------------------
  */
 
 struct extra *extra_find(struct cached *c, const struct object_id *id)

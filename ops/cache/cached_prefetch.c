@@ -1,4 +1,4 @@
-/* Scans that nobody waits for: which run, and which names are worth one. */
+/* Scans that no caller waits for: which ones run, and which access patterns start one. */
 #include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "ops/support/path.h"
 
 enum {
-	PREFETCH_REPEAT_MS = 30000, /* not the same one again before that */
+	PREFETCH_REPEAT_MS = 30000, /* the same prefetch does not start again sooner */
 	PREFETCHES_MAX = 4,
 };
 
@@ -81,7 +81,7 @@ bool cached_start_prefetch_of(struct cached *c, const struct object_id *top,
 	       cached_start_prefetch(c, path, request, expected_bytes);
 }
 
-/* Below a directory that the scan of `top` leaves out. */
+/* Whether the path is below a hidden directory, which a scan of `top` leaves out. */
 static bool is_hidden_below(const char *path, const char *top)
 {
 	const char *rest = path + strlen(top);
@@ -92,7 +92,7 @@ static bool is_hidden_below(const char *path, const char *top)
 	return false;
 }
 
-/* In a repository's own directory, or below it. */
+/* Whether the path is inside a ".git" directory. */
 static bool is_in_git(const char *path)
 {
 	const char *at = path;
@@ -105,7 +105,8 @@ static bool is_in_git(const char *path)
 	return false;
 }
 
-/* It will bring the names in the directory at that path, or the content of the file. */
+/* Whether the prefetch will return the names in the directory at the path, or (`content`) the
+ * content of the file. */
 static bool will_bring(const struct prefetch *p, const char *path, bool content)
 {
 	if (!path_is_within(path, p->path))
@@ -133,7 +134,6 @@ bool cached_is_watched(const struct cached *c, const struct object_id *id)
 	return tree_watched_since(c->tree, id) != 0;
 }
 
-/* What was fetched is valid until the feed says otherwise, or for a while. */
 bool cached_is_due(const struct cached *c, const struct object_id *id, uint64_t last_ms)
 {
 	uint64_t while_ms = cached_is_watched(c, id) ? PREFETCH_REPEAT_MS : c->ttl_ms;
@@ -153,14 +153,13 @@ bool cached_is_complete(struct cached *c, const struct object_id *id)
 	return tree_get_listing(c->tree, id, cached_now_ms()) != TREE_ASK;
 }
 
-/* From an object to the directory that it is in, as far as is known.  False: none. */
 bool cached_climb(const struct cached *c, struct object_id *id)
 {
 	return !object_id_equal(id, &c->root) && tree_name_of(c->tree, id, id);
 }
 
-/* Names below the directory are worth fetching: they were not fetched just now, or those that were
- * left out then are wanted. */
+/* Whether the names below the directory are worth a scan: the last one is long enough ago, or it
+ * left out names that callers now want. */
 static bool wants_names(
 	const struct cached *c, const struct directory *d, const struct object_id *id, bool listing)
 {
@@ -169,8 +168,8 @@ static bool wants_names(
 	return d->names_partial && d->branches >= 2;
 }
 
-/* First what git does not ignore, with the files that say what that is; if that does not do, all
- * of it. */
+/* Scans for the names below `top`: without those that git ignores, but with the content of the
+ * .gitignore files; or for `all` names, if that was not enough. */
 static void fetch_names(struct cached *c, const struct object_id *top, bool all)
 {
 	struct scan_request request = {
@@ -189,22 +188,21 @@ static void fetch_names(struct cached *c, const struct object_id *top, bool all)
 	cached_start_prefetch(c, path, &request, 0);
 }
 
-/* The directory at a path whose last name is cut off. */
+/* Removes the last name of a path. */
 static void cut_name(char *path)
 {
 	path[path_parent_length(path)] = '\0';
 }
 
-/* Directories were loaded in several branches of one directory, or all on the way to this one
- * were listed: somebody walks.  Fetch names below the highest such directory, or the highest
- * that was not fetched just now.  What git does in a repository's own directory is no walk through
- * that, and says nothing about what is around it. */
+/* Evidence of a walk: directories were loaded in several subdirectories of one directory, or every
+ * directory on the path to this one was listed.  Then fetches the names below the highest such
+ * directory that was not fetched recently.  Accesses inside ".git" are no evidence. */
 void cached_consider_names(struct cached *c, const struct object_id *id, bool listing)
 {
 	struct object_id at = *id, top = {0};
 	cleanup_free char *path = NULL;
 	uint64_t branch = at.inode;
-	bool all = false; /* of what is around it, some were fetched: this was left out */
+	bool all = false; /* a directory above was fetched recently, without `top` */
 
 	if (cached_path_of(c, id, &path) < 0)
 		return;
@@ -232,7 +230,6 @@ void cached_consider_names(struct cached *c, const struct object_id *id, bool li
 		fetch_names(c, &top, all);
 }
 
-/* Git reads its index before it looks at every file: the names come meanwhile. */
 void cached_consider_index(struct cached *c, const char *path, const struct object_id *directory)
 {
 	cleanup_free char *parent = strndup(path, path_parent_length(path));

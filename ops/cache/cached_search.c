@@ -12,38 +12,38 @@
 #include "ops/workspace_scan.h"
 
 enum {
-	FEW_FILES = 8, /* to read them one by one takes about as long as a search there */
+	FEW_FILES = 8, /* reading so many one by one takes as long as a search at the far end */
 	FEW_BYTES = 256 << 10,
 	SEARCH_CONTENT_MAX_BYTES = 64 << 20,
-	DIRECTORIES_AT_ONCE = 16, /* under the lock */
+	DIRECTORIES_AT_ONCE = 16, /* surveyed before the lock is released for a moment */
 };
 
-/* A directory that is known, and to be surveyed. */
+/* A known directory that is still to be surveyed. */
 struct place {
 	struct place *next;
 	struct object_id id;
-	struct ignore *ignore; /* the lists above it */
+	struct ignore *ignore; /* the .gitignore files above it */
 	char path[];
 };
 
-/* What of a tree is here. */
+/* Which part of a tree is cached. */
 struct survey {
 	struct cached *c;
 	const struct scan_request *request;
 	struct glob names;
 	struct place *first, **last;
 
-	const struct place *at; /* being surveyed */
-	struct ignore *ignore;  /* for what is in it */
-	const struct content *list;
-	bool begins_anew; /* a repository in another one */
-	bool lacks_list;
+	const struct place *at;     /* the present directory */
+	struct ignore *ignore;      /* the rules for its entries */
+	const struct content *list; /* its .gitignore */
+	bool begins_anew;           /* it is a repository inside another one */
+	bool lacks_list;            /* it has a .gitignore whose content is not cached */
 	int error;
 
-	bool unknown;        /* some names are not here */
-	unsigned files;      /* whose content is not */
-	uint64_t bytes;      /* ... */
-	struct buffer known; /* inode numbers of those whose content is here */
+	bool unknown;        /* some names are not cached */
+	unsigned files;      /* files whose content is not cached ... */
+	uint64_t bytes;      /* ... and their total size */
+	struct buffer known; /* inode numbers of the files whose content is cached */
 };
 
 static void place_free(struct place *place)
@@ -169,7 +169,7 @@ static int survey_directory(struct survey *survey, const struct place *place)
 
 /* ---- The tree ------------------------------------------------------------------------------ */
 
-/* The lists above the directory, as far as they are here. */
+/* Reads the cached .gitignore files of the directories above. */
 static int add_lists_above(struct survey *survey, const char *path)
 {
 	int r = 0;
@@ -192,7 +192,7 @@ static int add_lists_above(struct survey *survey, const char *path)
 	return r < 0 ? r : 0;
 }
 
-/* With the lock, which it releases now and then. */
+/* Called with the lock; releases it after every DIRECTORIES_AT_ONCE directories. */
 static int survey_tree(struct survey *survey, struct op_context *ctx, const char *path)
 {
 	struct found found = cached_find(survey->c, path);
@@ -209,7 +209,7 @@ static int survey_tree(struct survey *survey, struct op_context *ctx, const char
 			survey->last = &survey->first;
 		r = survey_directory(survey, place);
 		place_free(place);
-		/* Without the content of files there is nothing more to find out. */
+		/* A scan without texts needs names only, and some are missing: ask. */
 		if (survey->unknown && !survey->request->texts)
 			break;
 		if (count % DIRECTORIES_AT_ONCE == 0) {
@@ -254,7 +254,7 @@ static int search(struct survey *survey, struct op_context *ctx, const char *pat
 	return r;
 }
 
-/* For a search the workspace is asked only when more than a little of the tree is not here. */
+/* A search asks the workspace only if more than FEW_FILES or FEW_BYTES are not cached. */
 int cached_scan(struct op_context *ctx, struct workspace *w, const struct object_ref *directory,
 	const struct scan_request *request, dir_entry_sink sink, void *user)
 {

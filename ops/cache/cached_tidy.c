@@ -5,14 +5,14 @@
 #include "ops/support/thread.h"
 
 /*
- * Thousands of files that were made and removed leave objects without names, which the tree drops
- * only as facts come, and a heap with holes, which malloc keeps.  When nothing was learnt for a
- * while, the one is done at once, and the other is given back.
+ * Thousands of files that were created and removed leave objects without names, which the tree
+ * drops only as facts arrive, and free heap memory, which malloc keeps.  When no fact was learnt
+ * for a while, a thread drops all such objects and returns the free memory to the system.
  */
 enum {
 	TIDY_AFTER_MS = 2000,
-	TIDY_PAUSES = 100, /* as many times as long as it took: a million objects take a while */
-	TIDY_PAUSE_MAX_MS = 60 * 1000, /* it may have waited for the lock most of the time */
+	TIDY_PAUSES = 100, /* after tidying, pause this many times as long as that took */
+	TIDY_PAUSE_MAX_MS = 60 * 1000, /* a bound, as most of that time may be waiting for locks */
 	TIDY_STACK_BYTES = 128 << 10,
 };
 
@@ -32,7 +32,7 @@ static void give_memory_back(void)
 #endif
 }
 
-/* With the lock, which is left between the parts. */
+/* Called with the lock; releases it between the parts. */
 static void tidy(struct cached *c)
 {
 	size_t part = 0;

@@ -1,11 +1,11 @@
-/* What is written through an open file, and when that is settled. */
+/* Writes to an open file, and the flushes that settle them. */
 #include "ops/cache/cached_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* The handle at the workspace, for a change that comes after those that wait for it. */
+/* The handle at the workspace, for a change; sends the deferred attribute changes first. */
 static int writable_inner(
 	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner)
 {
@@ -55,7 +55,7 @@ void cached_end_write(struct cached_file *file)
 	file->writes.ended++;
 }
 
-/* What is known of the content and attributes is void from here on. */
+/* A change of the content begins: the cached content and attributes are no longer valid. */
 static void begin_content(struct cached *c, struct cached_file *file)
 {
 	cached_begin_write(file);
@@ -65,7 +65,7 @@ static void begin_content(struct cached *c, struct cached_file *file)
 	content_detach(c, file->extra);
 }
 
-/* Nothing was under way then, and nothing has begun since. */
+/* Whether a write was in progress at `then`, or has begun since. */
 static bool has_written_since(const struct cached_file *file, struct writes then)
 {
 	return then.begun != then.ended || file->writes.begun != then.begun;
@@ -98,8 +98,8 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 	return written;
 }
 
-/* What was captured is the content of the state that is known, unless somebody else here wrote,
- * too; somebody there: then an event has told, or will. */
+/* Makes the captured writes the content of the known state, unless another handle here wrote to the
+ * file, too.  An event reports the writes of processes at the workspace. */
 static void take_captured(struct cached *c, struct cached_file *file)
 {
 	struct extra *x = file->extra;
@@ -121,8 +121,9 @@ static void mark_clean(struct cached_file *file)
 	file->dirty = false;
 }
 
-/* A call of the workspace has returned that all writes of the handle are in that had ended `then`,
- * when it began, or that changed the file itself. */
+/* A flush or content change has returned `r`: the workspace has all writes of the handle that had
+ * ended when the call began (`then`).  Takes the reply and, if no write came after those, settles
+ * content and attributes. */
 static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	struct writes then, struct asking *asking, int r)
 {
@@ -141,7 +142,7 @@ static int settle(struct cached *c, struct op_context *ctx, struct cached_file *
 	return r;
 }
 
-/* Before a call that is to settle what was written. */
+/* The writes so far, taken before a call that settles them. */
 static struct writes writes_now(struct cached *c, const struct cached_file *file)
 {
 	struct writes now;
@@ -152,7 +153,7 @@ static struct writes writes_now(struct cached *c, const struct cached_file *file
 	return now;
 }
 
-/* The error of what waited comes first: it was asked for first. */
+/* The error of the earlier call counts. */
 static int first_error(int first, int second)
 {
 	return first < 0 ? first : second;
@@ -218,10 +219,10 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	r = first_error(cached_take_name(c, ctx, file), r);
 	cached_enter(c);
 	cached_forget_early(c, file);
-	file->closing = true; /* `inner` stays what it is */
+	file->closing = true; /* from here on `inner` does not change */
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
-	settle(c, ctx, file, file->writes, &asking, r); /* nobody else has the handle any more */
+	settle(c, ctx, file, file->writes, &asking, r); /* no other call uses the handle */
 	cached_enter(c);
 	mark_clean(file);
 	cached_assemble_end(c, file);
@@ -231,7 +232,8 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	return r;
 }
 
-/* By other means than write; the reply says what that left.  With the lock, which is left. */
+/* Before a call other than write that changes the content; its reply has the new attributes.
+ * Called with the lock, releases it. */
 static struct writes begin_content_change(
 	struct cached *c, struct op_context *ctx, struct cached_file *file, struct asking *asking)
 {
@@ -273,8 +275,8 @@ int cached_fallocate(struct op_context *ctx, struct open_file *open_file, unsign
 	return r;
 }
 
-/* What the workspace would tell of the file, but for its size and times.  False: that is not known,
- * the change clears a bit of the mode, or may be refused. */
+/* Predicts the attributes after a truncation, except size and times.  False: they are not known, or
+ * the truncation clears a mode bit or may be refused. */
 static bool guess_attributes(struct cached *c, const struct cached_file *file, uint64_t size_bytes,
 	struct attributes *ret_attributes)
 {
@@ -327,12 +329,12 @@ int cached_truncate(struct op_context *ctx, struct open_file *open_file, uint64_
 	if (r == 0)
 		*ret_attributes = attributes;
 	if (r == 0 && ctx->served.is_early)
-		then = (struct writes){0}; /* only the next flush tells what it left */
+		then = (struct writes){0}; /* the next flush returns the new attributes */
 	else if (r == 0)
 		asking.told->object = attributes;
 	if (r < 0) {
 		cached_enter(c);
-		file->capturing = false; /* it has the size that was wanted */
+		file->capturing = false; /* `capture` has the new size, the file does not */
 		cached_leave(c);
 	}
 	end_content_change(c, ctx, file, then, &asking);

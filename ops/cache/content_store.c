@@ -22,26 +22,26 @@ enum {
 	RECORDS_MAX = 1 << 20,
 	FAN_OUT = 256,
 	NAME_BYTES = 2 * HASH_BYTES + 2, /* "ab/cdef..." and NUL */
-	USED_SECONDS = 3600,             /* a use is noted that often */
-	WRITTEN_SECONDS = 3600,          /* nothing takes so long to be written */
+	USED_SECONDS = 3600,             /* a use updates mtime at most this often */
+	WRITTEN_SECONDS = 3600,          /* temporary files older than this are leftovers */
 };
 
-/* One line of the index; on disk as it is. */
+/* A record of the index, in memory and on disk. */
 struct record {
 	uint8_t version[HASH_BYTES];
 	uint8_t content[HASH_BYTES];
 };
 
 #define SEED_NAME "seed"
-#define TEMPORARY "tmp-" /* how the names of files begin that are being written */
+#define TEMPORARY "tmp-" /* prefix of files that are being written */
 
 struct content_store {
 	int directory_fd;
 	int index_fd;
-	uint64_t seed; /* of hashes of content: of this directory, and nobody's else */
+	uint64_t seed; /* of content hashes; random for each directory, and secret */
 	uint64_t max_bytes;
 	pthread_mutex_t lock;
-	struct record *table; /* open addressing; an all-zero version is free */
+	struct record *table; /* open addressing; an all-zero version marks a free record */
 	size_t room, count;
 	uint64_t written_bytes; /* since the last trim; starts at the bound: trim first */
 };
@@ -101,7 +101,7 @@ static int make_room(struct content_store *store)
 	return 0;
 }
 
-/* True when it is news. */
+/* True if the record is new or has changed. */
 static bool keep_record(struct content_store *store, const struct record *record)
 {
 	struct record *slot;
@@ -134,7 +134,7 @@ static bool find_record(
 	return found;
 }
 
-/* The content is no longer here. */
+/* The file with the content is gone. */
 static void forget_record(struct content_store *store, const struct attributes *version)
 {
 	uint8_t key[HASH_BYTES];
@@ -160,7 +160,7 @@ static int load_index(struct content_store *store)
 	return got < 0 ? -errno : 0;
 }
 
-/* An index that is mostly repetition, or damaged, or full, starts anew. */
+/* An index that is damaged, full, or mostly superseded records is replaced by an empty one. */
 static int open_index(struct content_store *store, const char *identity)
 {
 	char name[64];
@@ -198,7 +198,7 @@ static void name_of(const uint8_t hash[HASH_BYTES], char name[NAME_BYTES])
 	*end = '\0';
 }
 
-/* A far end that knew the seed could make content that takes the place of another's. */
+/* Seeded: a peer that knew the seed could construct content with the hash of other content. */
 static void hash_content(
 	const struct content_store *store, const void *data, size_t size, uint8_t out[HASH_BYTES])
 {
@@ -218,7 +218,7 @@ static ssize_t read_all(int fd, uint8_t *data, size_t size)
 	return (ssize_t)done;
 }
 
-/* The trim goes by mtime. */
+/* Sets mtime to now: trimming removes the files with the oldest mtime. */
 static void note_use(int fd, const struct stat *st)
 {
 	if (time(NULL) - st->st_mtime > USED_SECONDS)
@@ -312,7 +312,7 @@ static bool count_file(struct inventory *inventory, const char *name, const stru
 	return buffer_append(&inventory->files, &stored, sizeof(stored)) == 0;
 }
 
-/* NULL: it is not there, or cannot be read. */
+/* NULL: the directory does not exist or cannot be read. */
 static DIR *open_listing(struct content_store *store, const char *name)
 {
 	int fd = openat(store->directory_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -350,7 +350,7 @@ static int compare_use(const void *a, const void *b)
 	return (first->used > second->used) - (first->used < second->used);
 }
 
-/* What was being written when its daemon was killed. */
+/* Removes the temporary files of daemons that were killed. */
 static void remove_leftovers(struct content_store *store)
 {
 	cleanup_dir DIR *dir = open_listing(store, ".");
@@ -391,7 +391,7 @@ static void trim(struct content_store *store)
 	buffer_done(&inventory.files);
 }
 
-/* Counting the files takes a while, so not after every one. */
+/* Trims the store if enough was written since the last time: counting all files is slow. */
 static void bound(struct content_store *store, size_t size)
 {
 	bool due;
@@ -443,7 +443,8 @@ static char *default_directory(void)
 	return home && *home == '/' ? string_printf("%s/.cache/isthmus/content", home) : NULL;
 }
 
-/* What others could write to is not believed: the hashes tell damage, not malice. */
+/* Refuses another user's directory and makes our own private: the hashes detect damage, not
+ * tampering. */
 static int make_private(int fd)
 {
 	struct stat st;
@@ -475,7 +476,7 @@ static int read_seed(struct content_store *store)
 		       : -EIO;
 }
 
-/* Several processes may come at once: the first one's seed is everybody's. */
+/* Several processes may do this at the same time: the first one's seed counts for all. */
 static int make_seed(struct content_store *store)
 {
 	char temporary[64];

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 enum {
-	LINKS_MAX = 64, /* with more, attributes are not backed: walking all names takes long */
+	LINKS_MAX = 64, /* files with more links are never backed: walking all names is slow */
 };
 
 #ifdef TREE_MUTANTS
@@ -58,8 +58,8 @@ static void learn_slot(struct slot *s, struct object *of, const struct tree_look
 
 	if (is_older(look->at, s->at))
 		return;
-	/* It has a name less, and nobody told its attributes since: an earlier look at them that is
-	 * late does not count. */
+	/* The former object lost a name and its attributes were not looked at since: an older look
+	 * that arrives late must not count. */
 	if (changed && was && !was->is_directory && look->at > was->at)
 		invalidate_object(was, look->at);
 	s->at = look->at;
@@ -82,8 +82,8 @@ static void learn_object(struct tree *t, struct object *o, const struct attribut
 	o->is_directory = S_ISDIR(attributes->mode);
 	if (is_older(look->at, o->at))
 		return;
-	/* It is the earlier look that came so early that a change might leave the times as they
-	 * are. */
+	/* SAME_TICK: the earlier look came so soon after a change that another change may have left
+	 * the times as they were. */
 	before = tree_attributes_of(o);
 	if ((o->changed_lately && RULE(SAME_TICK)) ||
 		!attributes_same_version(&before, attributes)) {
@@ -97,19 +97,20 @@ static void learn_object(struct tree *t, struct object *o, const struct attribut
 	o->looked_ms = look->ms;
 }
 
-/* Of a name without slot, nothing that is not known already. */
+/* Whether a fact at position `at` about a name without slot is older than what the listing says. */
 static bool is_old_news(const struct directory_facts *d, uint64_t at)
 {
 	return is_older(at, d->listed_at) || (d->listed_at == 0 && at <= d->evicted_at);
 }
 
-/* Never, but in a mutant: what is not known yet may be introduced by a fact that is late. */
+/* True in a mutant only: a fact about an unknown object must be kept, as the fact that introduces
+ * the object may arrive later. */
 static bool is_ignored(const struct tree *t, const struct object_id *id)
 {
 	return !RULE(KEEP_UNKNOWN) && !tree_object(t, id);
 }
 
-/* There is no memory for what is in the directory. */
+/* A fact about a name in the directory could not be stored for lack of memory. */
 static void lose_name(struct tree *t, struct object *in, uint64_t at)
 {
 	if (in)
@@ -188,7 +189,7 @@ int tree_learn_listing(
 	for (struct slot *s = tree_slot_first(d, &bucket); s; s = tree_slot_next(d, s, &bucket))
 		if (s->at < look->at)
 			learn_slot(s, NULL, look);
-	/* Else a name of it may have been dropped, or there was no memory for it. */
+	/* A listing older than evicted_at may include a name that was dropped or not stored. */
 	if (look->at > d->evicted_at || !RULE(EVICTED)) {
 		d->listed_at = look->at;
 		d->listed_ms = look->ms;
@@ -278,8 +279,8 @@ enum tree_validity tree_get_name(struct tree *t, const struct object_id *directo
 	return s->unknown ? TREE_ASK : validity_at(t, d, s->at, s->looked_ms, now_ms);
 }
 
-/* A change through whichever of its names has an event when all of them are in watched
- * directories. */
+/* ALL_LINKS: a change of a file has an event if all its names are in watched directories, whichever
+ * name was used. */
 static enum tree_validity file_validity(
 	const struct tree *t, const struct object *o, uint64_t now_ms)
 {
@@ -342,7 +343,7 @@ enum tree_validity tree_get_listing(
 	return listing_validity(t, tree_facts(in), now_ms);
 }
 
-/* `attributes`: room for them. */
+/* `attributes`: storage that the entry points to. */
 static struct tree_entry entry_of(
 	struct tree *t, const struct slot *s, uint64_t now_ms, struct attributes *attributes)
 {
@@ -435,7 +436,7 @@ uint64_t tree_state(const struct tree *t, const struct object_id *id)
 	return o ? o->state : 0;
 }
 
-/* ---- Doubt --------------------------------------------------------------------------------- */
+/* ---- Invalidation --------------------------------------------------------------------------- */
 
 static void invalidate_slot(struct slot *s, uint64_t at)
 {
@@ -486,7 +487,7 @@ void tree_own_unclear(struct tree *t, uint64_t at, const struct object_id *direc
 	invalidate_slot(s, at);
 }
 
-/* ---- What the caller keeps ------------------------------------------------------------------ */
+/* ---- Data of the caller ---------------------------------------------------------------------- */
 
 void *tree_kept(const struct tree *t, const struct object_id *id)
 {

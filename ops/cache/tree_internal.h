@@ -1,5 +1,5 @@
 /*
- * ops/cache/tree_internal.h - the tree's own structures, for the tree and its tests.
+ * ops/cache/tree_internal.h - structures of the tree, for tree*.c and its tests.
  */
 #pragma once
 
@@ -8,8 +8,8 @@
 #include "ops/support/slab_table.h"
 
 /*
- * The rules, by their names in ops/cache/COHERENCE.md.  A test builds the tree once more so that it
- * can switch each of them off in turn, and must find out.
+ * The rules, by their names in ops/cache/COHERENCE.md.  test_tree_mutants builds the tree with
+ * TREE_MUTANTS, switches each rule off in turn, and fails if no check notices.
  */
 #define TREE_RULES(X)   \
 	X(HIGHEST_WINS) \
@@ -40,15 +40,15 @@ extern enum tree_rule tree_rule_off;
 #define RULE(name) true
 #endif
 
-/* A name in a directory, whether something is there or not. */
+/* A name in a directory, present or absent. */
 struct slot {
 	slab_ref in;          /* the directory */
-	slab_ref of;          /* what the look at `at` found; 0: nothing */
-	slab_ref next;        /* in the bucket */
-	slab_ref next_of;     /* of the object */
+	slab_ref of;          /* the object that the look at `at` found; 0: absent */
+	slab_ref next;        /* in the bucket of directory_facts.slots */
+	slab_ref next_of;     /* in object.slots */
 	uint64_t at : 62;     /* position of the look */
-	uint64_t unknown : 1; /* ask */
-	uint64_t used : 1;    /* since the sweep last passed */
+	uint64_t unknown : 1; /* invalidated: ask the workspace */
+	uint64_t used : 1;    /* since the last sweep of this slot */
 	uint64_t looked_ms : 40;
 	uint64_t hash : 24;
 	char name[];
@@ -56,58 +56,59 @@ struct slot {
 
 struct directory_facts {
 	struct slab_table slots;
-	uint64_t watch_seen; /* position of the fact that says so: */
-	uint64_t watch_at;   /* looks from here on have an event when what they saw changes */
-	uint64_t listed_at;  /* names without slot were absent at that look; 0: ask */
+	uint64_t watch_seen; /* position of the latest fact about the watch (`on`, `watch_at`) */
+	uint64_t watch_at;   /* changes of what was looked at after this position have an event */
+	uint64_t listed_at;  /* names without slot were absent at this position; 0: ask */
 	uint64_t listed_ms;
 	uint64_t evicted_at; /* highest position of the slots that were dropped */
-	size_t hand;         /* the bucket that was cleaned last */
-	slab_ref kept;       /* the caller's, with the directory */
-	bool on;
+	size_t hand;         /* the bucket that tree_clean_names() last cleaned */
+	slab_ref kept;       /* tree_keep() of the directory */
+	bool on;             /* watched */
 };
 
-/* From 1697 to 2242. */
+/* A time from 1697 to 2242. */
 struct short_time {
 	int64_t seconds : 34;
 	uint64_t ns : 30;
 };
 
-/* Every known file has one, with its attributes in as few bytes as most of them fit in. */
+/* A known file or directory.  The tree has one for each, so its attributes are packed: those of
+ * most files fit, see tree_set_attributes(). */
 struct object {
-	uint64_t inode, generation; /* with the device of its kind: its id */
-	uint64_t size_or_rdev;      /* of a device: its number; it has no size */
+	uint64_t inode, generation; /* the id, together with the device in `kind` */
+	uint64_t size_or_rdev;      /* device files: the device number; they have no size */
 	struct short_time atime, mtime, ctime;
 	uint64_t at : 62;     /* position of the look that found the attributes */
-	uint64_t unknown : 1; /* ask for the attributes */
-	uint64_t used : 1;    /* since the sweep last passed */
+	uint64_t unknown : 1; /* attributes invalidated: ask the workspace */
+	uint64_t used : 1;    /* since the last sweep of this object */
 	uint64_t looked_ms : 40;
-	uint64_t mark : 3;           /* the caller's, of this state */
+	uint64_t mark : 3;           /* tree_set_mark() for this state */
 	uint64_t changed_lately : 1; /* as in struct attributes */
 	uint64_t is_directory : 1;
 	uint64_t has_facts : 1;
 	uint32_t blocks;
-	uint32_t state; /* see tree_state(); comes again after 4 billion changes in the workspace */
-	slab_ref kind;  /* mode 0: there was no look yet */
-	slab_ref next;  /* in the bucket */
-	slab_ref slots; /* all whose `of` it is */
-	slab_ref kept;  /* the caller's; with has_facts: its directory_facts */
+	uint32_t state; /* tree_state(); wraps around after 4 billion changes in the workspace */
+	slab_ref kind;  /* mode 0: no look has found the object yet */
+	slab_ref next;  /* in the bucket of tree.objects */
+	slab_ref slots; /* its known names: the slots with `of` == this object */
+	slab_ref kept;  /* with has_facts: its directory_facts, else the data of tree_keep() */
 };
 
 struct tree {
 	struct tree_options options;
-	struct slab slab;          /* objects, slots and facts of directories */
-	struct file_kinds kinds;   /* of objects */
+	struct slab slab;          /* of struct object, struct slot and struct directory_facts */
+	struct file_kinds kinds;   /* device, mode, owner and links of objects, shared */
 	struct slab_table objects; /* by id */
-	uint32_t states;           /* of objects; given out so far */
-	uint64_t highest;          /* position of all facts applied */
-	uint64_t lost_at;          /* what was looked at before is not backed */
+	uint32_t states;           /* last number given to an object.state */
+	uint64_t highest;          /* highest position of all facts so far */
+	uint64_t lost_at;          /* looks below this position are not backed */
 	uint64_t evicted_at;       /* highest position of the objects that were dropped */
-	uint64_t command_ms;
-	uint64_t links_at; /* attributes of files with several links count from above this on */
+	uint64_t command_ms; /* tree_command_ran(): older looks at unwatched names are stale */
+	uint64_t links_at;   /* attributes of files with several links are stale up to here */
 	size_t names;
-	size_t sweep_hand, clean_hand; /* the buckets that were swept last */
-	uint64_t mark_at, mark_ms;     /* `highest`, and when */
-	uint64_t settled_at;           /* nothing from before is on its way any more */
+	size_t sweep_hand, clean_hand; /* the buckets of `objects` that were last swept, cleaned */
+	uint64_t mark_at, mark_ms;     /* an earlier value of `highest`, and its time */
+	uint64_t settled_at;           /* no fact below this position can still arrive */
 };
 
 struct object *tree_object(const struct tree *t, const struct object_id *id); /* or NULL */
@@ -123,7 +124,7 @@ static inline struct object *slot_object(const struct slot *s) /* or NULL */
 	return slab_at(s->of);
 }
 
-/* Of what was said of it as a directory; NULL: nothing was. */
+/* NULL: no fact was learnt about it as a directory. */
 static inline struct directory_facts *tree_facts(const struct object *o)
 {
 	return o->has_facts ? slab_at_some(o->kept) : NULL;
@@ -141,8 +142,11 @@ static inline struct object_id object_id_of(const struct object *o)
 		.generation = o->generation};
 }
 
-/* Drops what is known of a name, or of an object without names.  False: it has some. */
-void tree_slot_release(struct tree *t, struct slot *s); /* its memory only */
+/* Frees the memory of a slot; nothing else changes. */
+void tree_slot_release(struct tree *t, struct slot *s);
+
+/* Drop what is known about a name, or about an object, and record the position in `evicted_at`.
+ * False: the object still has a name, or names in it. */
 void tree_evict_slot(struct tree *t, struct slot *s);
 bool tree_evict_object(struct tree *t, struct object *o);
 
@@ -151,43 +155,47 @@ static inline uint64_t tree_higher(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* ---- tree_store.c: what is kept; tree.c: what follows from it -------------------- */
+/* ---- tree_store.c stores facts; tree.c derives validity from them ---------------------------- */
 
-/* The first and the next of all slots of a directory; `*bucket` is the walk's. */
+/* Iterate over all slots of a directory; `*bucket` is the state of the walk. */
 struct slot *tree_slot_first(const struct directory_facts *d, size_t *bucket);
 struct slot *tree_slot_next(const struct directory_facts *d, const struct slot *s, size_t *bucket);
 
-/* False: they do not fit, and what is kept differs from them. */
+/* False: the attributes do not fit into the object, so that the stored ones differ from them. */
 bool tree_set_attributes(struct tree *t, struct object *o, const struct attributes *a);
 struct attributes tree_attributes_of(const struct object *o);
 
-/* Whatever was looked at before may have changed without a fact, and later what is in directories
- * whose watch was lost, too. */
+/* Events up to position `at` were lost: no look below it is backed, nor later looks at directories
+ * whose watch may have been lost too. */
 void tree_lose(struct tree *t, uint64_t at);
 
-/* There is no memory for a fact of that position. */
+/* A fact at position `at` could not be stored for lack of memory. */
 void tree_lose_fact(struct tree *t, uint64_t at);
 
-/* A look at that position has an event when what it saw changes. */
+/* Whether the feed reports a change of what was looked at in the directory at position `at`. */
 bool tree_is_backed(const struct tree *t, const struct directory_facts *d, uint64_t at);
 
 slab_ref *tree_kept_of(struct object *o);
-void tree_object_release(struct tree *t, struct object *o); /* its memory only */
 
-/* The slot's name leads no longer, or from now on, to the object. */
+/* Frees the memory of an object; nothing else changes. */
+void tree_object_release(struct tree *t, struct object *o);
+
+/* Take the slot out of its object's list of names, and put it into the list of another object. */
 void tree_object_leave(struct slot *s);
 void tree_object_join(struct slot *s, struct object *o);
 
-/* Drops names that are not there, where the listing says so as well, and what was not used since
- * the last time while too much is known; a few each time. */
+/* Each call checks a few buckets.  tree_clean_names() drops absent names that the listing implies
+ * anyway; tree_sweep() drops facts that were not used since its last pass, while the tree has more
+ * than options.facts_max. */
 void tree_clean_names(struct tree *t, struct directory_facts *d);
 void tree_sweep(struct tree *t, uint64_t now_ms);
 
-/* Found or made; NULL: no memory. */
+/* Finds the object, or creates it without attributes.  NULL: no memory. */
 struct object *tree_object_make(struct tree *t, const struct object_id *id);
 
-/* The directory with room for what is said of it; NULL: no memory. */
+/* The same, with directory_facts.  NULL: no memory. */
 struct object *tree_directory_make(struct tree *t, const struct object_id *id);
 
-/* What is known of a name without slot becomes a slot; NULL: no memory. */
+/* Creates the slot of a name; it says what the directory's listing says about the name.  NULL: no
+ * memory. */
 struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name);

@@ -10,14 +10,14 @@
 #include "ops/support/hash_seed.h"
 
 enum {
-	SWEEP_BUCKETS = 64,   /* with each fact, while there are too many */
-	CLEAN_BUCKETS = 1024, /* at a time */
-	SETTLE_MS = 10000,    /* no fact is on its way for longer */
+	SWEEP_BUCKETS = 64,   /* swept with each fact while the tree is above facts_max */
+	CLEAN_BUCKETS = 1024, /* cleaned by each call of tree_clean() */
+	SETTLE_MS = 10000,    /* a fact arrives within this time of its position */
 };
 
 /* ---- Tables -------------------------------------------------------------------------------- */
 
-/* Without the device, of which there are few. */
+/* Leaves out the device, as objects have few different ones. */
 static size_t number_hash(uint64_t inode, uint64_t generation)
 {
 	const uint64_t numbers[] = {inode, generation};
@@ -37,7 +37,7 @@ static slab_ref *object_entry_link(void *entry)
 	return &((struct object *)entry)->next;
 }
 
-/* As many bits as a slot has room for. */
+/* The 24 bits that a slot stores. */
 static uint32_t name_hash(const char *name)
 {
 	return XXH3_64bits_withSeed(name, strlen(name), hash_seed()) & ((1 << 24) - 1);
@@ -97,7 +97,7 @@ struct slot *tree_slot_next(const struct directory_facts *d, const struct slot *
 
 /* ---- Attributes ----------------------------------------------------------------------------- */
 
-/* False: it does not fit. */
+/* False: the time does not fit. */
 static bool set_time(struct short_time *into, const struct timespec *time)
 {
 	*into = (struct short_time){.seconds = time->tv_sec, .ns = (uint64_t)time->tv_nsec};
@@ -114,7 +114,7 @@ static bool is_device(uint32_t mode)
 	return S_ISCHR(mode) || S_ISBLK(mode);
 }
 
-/* False: no memory, and it is of the kind that it was. */
+/* False: no memory; the object keeps its former kind. */
 static bool set_kind(struct tree *t, struct object *o, const struct file_kind *kind)
 {
 	slab_ref ref = file_kind_get(&t->kinds, kind);
@@ -168,7 +168,7 @@ struct attributes tree_attributes_of(const struct object *o)
 
 /* ---- Losses --------------------------------------------------------------------------------- */
 
-/* The watch was told of before the last loss: it may have ended with that. */
+/* The last fact about the watch is older than the last loss: the end of the watch may be lost. */
 static bool is_watch_lost(const struct tree *t, const struct directory_facts *d)
 {
 	return d->watch_seen < t->lost_at && RULE(LOST_WATCH);
@@ -196,7 +196,7 @@ bool tree_is_backed(const struct tree *t, const struct directory_facts *d, uint6
 	       at >= t->lost_at;
 }
 
-/* What has no slot is not there. */
+/* Whether a name without slot is known to be absent. */
 static bool is_listed(const struct tree *t, const struct directory_facts *d)
 {
 	return d->listed_at && tree_is_backed(t, d, d->listed_at);
@@ -290,7 +290,7 @@ bool tree_evict_object(struct tree *t, struct object *o)
 	return true;
 }
 
-/* The caller agrees. */
+/* Asks options.drop. */
 static bool may_drop(struct tree *t, struct object *o)
 {
 	const struct object_id id = object_id_of(o);
@@ -301,7 +301,7 @@ static bool may_drop(struct tree *t, struct object *o)
 	return true;
 }
 
-/* Those of the directory that `is_chosen` chooses; NULL: all. */
+/* Drops the slots of the directory for which `is_chosen` is true; NULL: all. */
 static void evict_slots(struct tree *t, const struct directory_facts *d,
 	bool (*is_chosen)(const struct tree *t, struct slot *s))
 {
@@ -324,7 +324,7 @@ static bool is_unused_absence(const struct tree *t, struct slot *s)
 	return !s->of && !used;
 }
 
-/* Nothing is known of the object that an answer on its way may be older than. */
+/* Whether no fact older than those known about the object can still arrive. */
 static bool is_settled(const struct tree *t, const struct object *o)
 {
 	const struct directory_facts *d = tree_facts(o);
@@ -334,7 +334,7 @@ static bool is_settled(const struct tree *t, const struct object *o)
 			      d->evicted_at <= t->settled_at));
 }
 
-/* The names in it, too. */
+/* The same for all names in the directory. */
 static bool are_settled(const struct tree *t, const struct directory_facts *d)
 {
 	size_t bucket;
@@ -348,7 +348,7 @@ static bool are_settled(const struct tree *t, const struct directory_facts *d)
 	return true;
 }
 
-/* Drops what was not used since the last sweep: names in it that lead nowhere, then it itself. */
+/* Drops what was not used since the last sweep: absent names in the object, then the object. */
 static void sweep_object(struct tree *t, struct object *o)
 {
 	struct directory_facts *d = tree_facts(o);
@@ -369,8 +369,8 @@ static void sweep_object(struct tree *t, struct object *o)
 	tree_evict_object(t, o);
 }
 
-/* Drops an object that has no name: nobody will ask for it.  Not sooner, as a fact about it that is
- * still on its way would make the tree ask. */
+/* Drops an object without names, as no caller can ask for it, once no older fact can arrive: such a
+ * fact would make the tree ask the workspace. */
 static void clean_object(struct tree *t, struct object *o)
 {
 	struct directory_facts *d = tree_facts(o);
@@ -427,7 +427,7 @@ void tree_sweep(struct tree *t, uint64_t now_ms)
 		sweep_bucket(t, &t->sweep_hand, sweep_object);
 }
 
-/* With the names in it that lead nowhere. */
+/* The same at once, and with the absent names in the object. */
 static void clean_all(struct tree *t, struct object *o)
 {
 	struct directory_facts *d = tree_facts(o);
@@ -507,7 +507,7 @@ struct slot *tree_slot_make(struct tree *t, struct object *in, const char *name)
 	strcpy(s->name, name);
 	s->hash = name_hash(name);
 	s->in = slab_ref_of(in);
-	/* Nobody remembers whether the name was dropped with that position or never had one. */
+	/* Whether the name never had a slot, or lost one with position evicted_at, is not known. */
 	s->at = tree_higher(d->listed_at, d->evicted_at);
 	s->unknown = d->listed_at == 0 || d->listed_at < d->evicted_at;
 	s->looked_ms = d->listed_ms;
