@@ -42,7 +42,7 @@ static int load_project(struct tool_session *session, struct buffer *problem)
 	int r = permissions_load_project(session->permissions, &session->root, problem);
 
 	if (r < 0 && session->control_socket)
-		reason = reach_problem(session->control_socket);
+		reason = reach_problem(session->control_socket, REACH_WAIT_MS);
 	if (!reason)
 		return r;
 	problem->size = 0;

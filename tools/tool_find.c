@@ -48,6 +48,7 @@ struct finding {
 	struct place *places; /* guarded by lock */
 	size_t count, capacity;
 	bool too_many;
+	char *away; /* NULL, or what is to be said of a link that is not there */
 };
 
 static bool stopped(void *user)
@@ -130,16 +131,27 @@ static int by_time(const void *a, const void *b)
 	return by_path(a, b);
 }
 
-static void add_notice(struct finding *finding, size_t shown)
+static int add_notice(struct finding *finding, size_t shown)
 {
 	struct tool_call *call = finding->call;
-	char notice[200];
+	struct buffer words cleanup_buffer = {0};
+	cleanup_free char *notice = NULL;
 
-	snprintf(notice, sizeof(notice),
-		"[Showing %zu of %s%zu paths. Use a narrower pattern or path, or a higher limit.]",
-		shown, finding->too_many ? "more than " : "", finding->count);
+	if (shown < finding->count || finding->too_many)
+		buffer_printf(&words,
+			"Showing %zu of %s%zu paths. Use a narrower pattern or path, or a higher "
+			"limit. ",
+			shown, finding->too_many ? "more than " : "", finding->count);
+	if (finding->away)
+		buffer_printf(&words, "%s ", finding->away);
+	if (!words.size)
+		return 0;
+	words.size--;
+	notice = buffer_steal_string(&words);
+	if (!notice)
+		return -1;
 	cJSON_AddStringToObject(call->data, "notice", notice);
-	tool_text(call, "\n%s", notice);
+	return tool_text(call, "\n[%s]", notice);
 }
 
 static int describe(struct finding *finding)
@@ -166,9 +178,10 @@ static int describe(struct finding *finding)
 		cJSON_AddItemToArray(paths, cJSON_CreateString((const char *)clean.data));
 	}
 	cJSON_AddNumberToObject(call->data, "total", (double)finding->count);
-	cJSON_AddBoolToObject(call->data, "truncated", shown < finding->count || finding->too_many);
-	if (shown < finding->count || finding->too_many)
-		add_notice(finding, shown);
+	cJSON_AddBoolToObject(call->data, "truncated",
+		shown < finding->count || finding->too_many || finding->away);
+	if (add_notice(finding, shown) < 0)
+		return -1;
 	call->exit_code = finding->count ? 0 : 1;
 	if (!finding->count && tool_text(call, "[Nothing found.]\n") < 0)
 		return -1;
@@ -212,7 +225,7 @@ static int search(struct finding *finding)
 		r = -ECANCELED;
 	if (r < 0 && !finding->too_many)
 		return tool_fail_errno(call, r, "search", path);
-	if (result.unreadable && tool_check_reach(call, "search", path) < 0)
+	if (tool_check_search(call, path, finding->count > 0, &finding->away) < 0)
 		return -1;
 	return describe(finding);
 }
@@ -226,6 +239,7 @@ static int run(struct tool_call *call, bool newest_first)
 	for (size_t i = 0; i < finding.count; i++)
 		free(finding.places[i].path);
 	free(finding.places);
+	free(finding.away);
 	permission_filter_done(&finding.filter);
 	glob_done(&finding.glob);
 	return r;

@@ -96,6 +96,7 @@ struct grep {
 	uint64_t matching_files;
 	uint64_t streamed; /* matches that went to the sink */
 	uint64_t too_hard, too_large, unreadable;
+	char *away; /* NULL, or what is to be said of a link that is not there */
 };
 
 static bool stopped(void *user)
@@ -434,9 +435,7 @@ static int search_tree(struct grep *grep, const char *path)
 		return tool_fail_errno(grep->call, -ECANCELED, "search", path);
 	if (r < 0 && r != -EINTR)
 		return tool_fail_errno(grep->call, r, "search", path);
-	/* "No matches" would not be true of what could not be read. */
-	return grep->unreadable && !grep->matches ? tool_check_reach(grep->call, "search", path)
-						  : 0;
+	return 0;
 }
 
 static int search_one(struct grep *grep, const char *path, int fd)
@@ -549,6 +548,8 @@ static void add_notice(struct grep *grep, uint64_t shown)
 	if (grep->too_large)
 		buffer_printf(&words, "%llu files were too large to search. ",
 			(unsigned long long)grep->too_large);
+	if (grep->away)
+		buffer_printf(&words, "%s ", grep->away);
 	if (!words.size)
 		return;
 	words.size--;
@@ -563,6 +564,7 @@ static int describe(struct grep *grep)
 {
 	struct tool_call *call = grep->call;
 	cJSON *files = cJSON_AddArrayToObject(call->data, "files");
+	bool is_partial = grep->timed_out || grep->away;
 	uint64_t shown;
 
 	if (grep->file_count)
@@ -571,13 +573,13 @@ static int describe(struct grep *grep)
 	cJSON_AddNumberToObject(call->data, "matches", (double)grep->matches);
 	cJSON_AddNumberToObject(call->data, "matching_files", (double)grep->matching_files);
 	cJSON_AddNumberToObject(call->data, "files_searched", (double)grep->files_searched);
-	cJSON_AddBoolToObject(call->data, "truncated", shown < grep->matches || grep->timed_out);
+	cJSON_AddBoolToObject(call->data, "truncated", shown < grep->matches || is_partial);
 	cJSON_AddBoolToObject(call->data, "timed_out", grep->timed_out);
 	if (!grep->matches && tool_text(call, "[No matches.]\n") < 0)
 		return -1;
 	add_notice(grep, shown);
 	permission_filter_report(&grep->filter, call);
-	call->exit_code = grep->timed_out ? EXIT_TROUBLE : grep->matches ? 0 : EXIT_NONE_FOUND;
+	call->exit_code = is_partial ? EXIT_TROUBLE : grep->matches ? 0 : EXIT_NONE_FOUND;
 	return 0;
 }
 
@@ -629,7 +631,10 @@ static int search(struct grep *grep)
 	else
 		r = tool_fail(call, TOOL_NOT_A_FILE, NULL,
 			"\"%s\" is neither a file nor a directory.", path);
-	return r < 0 ? -1 : describe(grep);
+	/* "No matches" would not be true of what could not be asked. */
+	if (r < 0 || tool_check_search(call, path, grep->matches > 0, &grep->away) < 0)
+		return -1;
+	return describe(grep);
 }
 
 static int execute(struct tool_call *call)
@@ -655,6 +660,7 @@ static int execute(struct tool_call *call)
 		searcher_free(grep.searchers[i]);
 	search_pattern_free(grep.pattern);
 	ahead_free(grep.ahead);
+	free(grep.away);
 	permission_filter_done(&grep.filter);
 	glob_done(&grep.include);
 	return r;

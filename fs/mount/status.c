@@ -87,7 +87,7 @@ int mount_check(struct mount *m, int64_t wait_ms)
 	struct op_context ctx;
 
 	workspace_status(m->workspace, &status);
-	if (status.link != LINK_ONLINE)
+	if (status.link != LINK_ONLINE || wait_ms == 0)
 		return 0;
 	op_context_init(&ctx);
 	ctx.interrupted = has_waited;

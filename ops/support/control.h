@@ -13,7 +13,8 @@
  * {"error": "ENOENT", "message": "for people"}, and closes.  Requests:
  *
  *   status           {wait_ms}  answer: as MNT/.isthmus/status, after the workspace was asked
- *                    for a sign of life, and where its root is, for 3 s (or wait_ms) at most
+ *                    for a sign of life, and where its root is, for 3 s (or wait_ms) at most;
+ *                    with wait_ms 0 it is not asked
  *   stats            answer: as MNT/.isthmus/stats
  *   call_begin       {call_id, tool, pid, agent, user, conversation}    answer: {first_seq}
  *                    (pid: the caller, one of its threads, or a descendant; the last three may

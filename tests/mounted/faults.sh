@@ -259,10 +259,11 @@ says_online() {
 	"$ISTHMUS" status "$mnt" | grep '^link  *online'
 }
 
-# says_not_connected TOOL ARGUMENT...: with the state of the link, and exit code 1.
+# says_not_connected TOOL ARGUMENT...: with the state of the link, and exit code 1, of grep 2.
 says_not_connected() {
-	local code=0
+	local code=0 want=1
 
+	[ "$1" != grep ] || want=2
 	"$ISTHMUS" tool "$1" --root "$mnt2" --yes --output json "${@:2}" >"$tmp/result" || code=$?
 	python3 - "$tmp/result" <<-'END' || fail "$1: $(cat "$tmp/result")"
 		import json, sys
@@ -270,7 +271,7 @@ says_not_connected() {
 		assert error["code"] == "NOT_CONNECTED" and " is offline" in error["message"], error
 		assert "isthmus status" in error["ai_message"], error
 	END
-	expect 1 "$code" "exit code of $1"
+	expect "$want" "$code" "exit code of $1"
 }
 
 link_is_down() {
@@ -294,6 +295,44 @@ test_tools_say_that_the_link_is_down() {
 	says_not_connected bash 'echo hello'
 	says_not_connected write new x
 	says_not_connected find new
+	echo up >"$tmp/link"
+	wait_for 20 tools_work_again || fail "$(cat "$tmp/result")"
+}
+
+link_is_offline() {
+	"$ISTHMUS" status "$mnt2" --json | grep -q '"link":[[:space:]]*"offline"'
+}
+
+# searches_cached TOOL ARGUMENT...: what is cached is found, and it is said that no more was searched.
+searches_cached() {
+	"$ISTHMUS" tool "$1" --root "$mnt2" --output json "${@:2}" >"$tmp/result" || :
+	python3 - "$tmp/result" <<-'END' || fail "$*: $(cat "$tmp/result")"
+		import json, sys
+		data = json.load(open(sys.argv[1]))["data"]
+		assert data.get("matches", data.get("total")) == 3 and data["truncated"], data
+		assert " is offline" in data["notice"] and "Only what is cached here was searched" in data["notice"], data
+	END
+}
+
+test_a_search_says_that_the_link_is_down() {
+	need python3
+	mkdir -p "$backing/seen" "$backing/unseen"
+	echo 'a needle' | tee "$backing/seen/"{a,b,c} >"$tmp/result"
+	seq 4000000 >"$backing/far" # for tools_work_again
+	seq -f '%g needles' 100000 >"$backing/unseen/d"
+	mount_options=("${mount_options[@]/timeout=$bound/timeout=1}")
+	second_mount
+	trap 'echo up >"$tmp/link"; wait_for 20 tools_work_again || :; end_second_mount; wait_for 20 sh -c "echo z >\"$mnt/again\""' EXIT
+	cat "$mnt2/seen/"* >"$tmp/result"
+	echo reset >"$tmp/link"
+	wait_for 20 link_is_offline
+	searches_cached grep needle --path seen
+	searches_cached find '?' --path seen
+	searches_cached glob '*' --path seen
+	searches_cached grep needle
+	says_not_connected grep nowhere
+	says_not_connected grep nowhere --path seen/a
+	says_not_connected find '*.c' --path seen
 	echo up >"$tmp/link"
 	wait_for 20 tools_work_again || fail "$(cat "$tmp/result")"
 }

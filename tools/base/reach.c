@@ -2,6 +2,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,21 +19,31 @@ static char *daemon_problem(int error)
 		"The daemon of the mount %s.", error == -ETIMEDOUT ? "does not answer" : "is gone");
 }
 
-char *reach_problem(const char *control_socket)
+static char *link_problem(const cJSON *status)
 {
-	cleanup_free char *reply = NULL;
-	int r = control_call(control_socket, "{\"request\":\"status\"}", &reply);
-	cJSON *status = r < 0 ? NULL : cJSON_Parse(reply);
 	const cJSON *workspace = cJSON_GetObjectItemCaseSensitive(status, "workspace");
 	const char *link = json_text(workspace, "link"), *uri = json_text(status, "uri");
 	const char *error = json_text(workspace, "last_error");
-	char *words = NULL;
 
+	if (!link || strcmp(link, "online") == 0)
+		return NULL;
+	return string_printf("The link to \"%s\" is %s%s%s.", uri ? uri : "", link,
+		error && *error ? ": " : "", error ? error : "");
+}
+
+char *reach_problem(const char *control_socket, unsigned wait_ms)
+{
+	cleanup_free char *reply = NULL;
+	char request[64], *words;
+	cJSON *status;
+	int r;
+
+	snprintf(request, sizeof(request), "{\"request\":\"status\",\"wait_ms\":%u}", wait_ms);
+	r = control_call(control_socket, request, &reply);
 	if (r < 0)
 		return daemon_problem(r);
-	if (link && strcmp(link, "online") != 0)
-		words = string_printf("The link to \"%s\" is %s%s%s.", uri ? uri : "", link,
-			error && *error ? ": " : "", error ? error : "");
+	status = cJSON_Parse(reply);
+	words = link_problem(status);
 	cJSON_Delete(status);
 	return words;
 }
@@ -52,5 +63,5 @@ char *reach_problem_at(const char *path)
 	}
 	if (above && r == -ENOTCONN)
 		return daemon_problem(r);
-	return socket ? reach_problem(socket) : NULL;
+	return socket ? reach_problem(socket, REACH_WAIT_MS) : NULL;
 }

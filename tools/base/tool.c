@@ -118,7 +118,7 @@ static enum tool_error_code see_reach(
 
 	if ((code != TOOL_IO_ERROR && code != TOOL_NOT_CONNECTED) || !session->control_socket)
 		return code;
-	problem = reach_problem(session->control_socket);
+	problem = reach_problem(session->control_socket, REACH_WAIT_MS);
 	if (!problem)
 		return code;
 	buffer_printf(message, " %s", problem);
@@ -177,12 +177,19 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 	return fail(call, code, NULL, &message);
 }
 
-int tool_check_reach(struct tool_call *call, const char *action, const char *path)
+int tool_check_search(struct tool_call *call, const char *path, bool found, char **ret_notice)
 {
 	const char *socket = call->session->control_socket;
-	cleanup_free char *problem = socket ? reach_problem(socket) : NULL;
+	cleanup_free char *problem = socket ? reach_problem(socket, 0) : NULL;
 
-	return problem ? tool_fail_errno(call, -ENOTCONN, action, path) : 0;
+	if (!problem)
+		return 0;
+	if (!found)
+		return tool_fail_errno(call, -ENOTCONN, "search", path);
+	*ret_notice = string_printf("%s Only what is cached here was searched, as it was when the "
+				    "link was last there.",
+		problem);
+	return *ret_notice ? 0 : tool_fail_errno(call, -ENOMEM, "search", path);
 }
 
 /* ---- Output and arguments -------------------------------------------------------- */

@@ -228,8 +228,10 @@ int tool_fail(struct tool_call *call, enum tool_error_code code, const char *nex
  * in the next step.  `error` is -errno.  Always -1. */
 int tool_fail_errno(struct tool_call *call, int error, const char *action, const char *path);
 
-/* 0, or -1 with NOT_CONNECTED when the workspace of a mount is out of reach. */
-int tool_check_reach(struct tool_call *call, const char *action, const char *path);
+/* After a search, which `found` something or not.  Where the link of the mount is known to be away:
+ * -1 with NOT_CONNECTED when nothing was found; else 0, with a sentence in `*ret_notice` that the
+ * caller shows and frees.  0 where the link is there, or there is none. */
+int tool_check_search(struct tool_call *call, const char *path, bool found, char **ret_notice);
 
 /* Says to the mount that the calling thread works for the call too. */
 void tool_join_thread(struct tool_call *call);
