@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from toolslib import MARK, PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, running, until  # noqa: E402
@@ -177,12 +178,15 @@ def test_bad_tools(home, root):
     write(bad + "nameless", "#!/bin/sh\necho hello\n")
     write(bad + "lies", """#!/bin/sh\necho '{"name":"lies","inputSchema":{"type":"string"}}'\n""")
     for name, schema in [("enums", {"properties": {"a": {"enum": 5}}}), ("requires", {"required": "a"}), ("nests", None),
-                         ("typed", {"properties": {"a": {"properties": {"b": {"type": "text"}}}}}), ("items", {"properties": {"a": {"items": []}}})]:
+                         ("typed", {"properties": {"a": {"properties": {"b": {"type": "text"}}}}}), ("items", {"properties": {"a": {"items": []}}}),
+                         ("pattern", {"properties": {"a": {"type": "string", "pattern": "^(v[0-9]+"}}}),
+                         ("patterns", {"properties": {"a": {"patternProperties": {"[z-a]": {}}}}}),
+                         ("matches", {"properties": {"a": {"pattern": r"^[^]\u00e9\u{1F600}\/[\w-.]\p{L}(?<y>x)|(?<y>z)(?<=a+)\ud83d$"}}})]:
         inner = {"type": "object"}
         for _ in range(40):
             inner = {"type": "object", "properties": {"a": inner}}
         described = {"name": name, "description": "d", "inputSchema": {"type": "object", **schema} if schema else inner}
-        write(bad + name, "#!/bin/sh\necho '%s'\n" % json.dumps(described))
+        write(bad + name, "#!/bin/sh\ncat <<'END'\n%s\nEND\n" % json.dumps(described))
     write(bad + "halved", """#!/bin/sh\necho '{"name": "halved",'\n""")
     write(bad + "gone", "#!/no/such/interpreter\n")
     write(bad + "plain", "#!/bin/sh\n", 0o644)
@@ -194,12 +198,23 @@ def test_bad_tools(home, root):
                         ("nameless", "says no name"), ("lies", "not valid: it is not about an object"), ("gone", 'needs "/no/such/interpreter"'),
                         ("plain", "chmod +x"), ("enums", '"enum" of a must be a list that is not empty'), ("halved", "JSON with a mistake"),
                         ("requires", '"required" of the parameters must be a list of names'), ("nests", "more than 32 schemas within each other"),
-                        ("typed", '"type" of b must be a type'), ("items", '"items" of a must be a schema')]:
+                        ("typed", '"type" of b must be a type'), ("items", '"items" of a must be a schema'),
+                        ("pattern", 'the pattern "^(v[0-9]+" of a is no regular expression: missing closing parenthesis, at character 10'),
+                        ("patterns", 'the pattern "[z-a]" of a is no regular expression')]:
         check(words in found.get(name, ""), "%s: %r" % (name, found.get(name)))
+    equal("", found["matches"], "a pattern as ECMAScript has them")
     check(not running(), "nothing is left running")
     write(bad + "flood", text_tool("flood").replace("cat;", "yes | head -c 3000000; cat;"))
     data = run("flood", {"dir": "x"}, root, "--tool", bad + "flood")["data"]
     check(len(data["text"]) < 52000 and os.path.getsize(data["output_file"]) > 3000000, "a flood is cut and kept")
+    for version, want in [("2025-03-26", []), ("2025-06-18", ["resource_link"])]:
+        server = Mcp(root, "--tool", bad + "flood", "--yes")
+        server.ask("initialize", {"protocolVersion": version, "capabilities": {}})
+        result = server.call("flood", {"dir": "x"})
+        equal(want, [block["type"] for block in result["content"][1:]], "a link to all of it, since " + version)
+        for block in result["content"][1:]:
+            check(os.path.getsize(urllib.parse.unquote(block["uri"][len("file://"):])) > 3000000, "where it leads")
+        server.close()
     write(bad + "forks", text_tool("forks").replace("cat;", "setsid sleep %s >/dev/null 2>&1 & cat;" % MARK))
     equal("OK", code(run("forks", {"dir": "x"}, root, "--tool", bad + "forks")), "one that leaves a process behind")
     check(not running(), "that process is gone")
