@@ -135,6 +135,7 @@ static void initialize(struct mcp_request *request)
 	}
 	version = agree_on_version(wanted);
 	take_agent(cJSON_GetObjectItemCaseSensitive(request->params, "clientInfo"), server->agent);
+	server->takes_links = strcmp(version, "2025-06-18") >= 0;
 	server->batches = strcmp(version, "2025-03-26") == 0;
 	server->can_elicit =
 		cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(capabilities, "elicitation"));
@@ -206,9 +207,10 @@ static bool take_envelope(struct mcp_request *request)
 	strcpy(request->agent, request->server->agent);
 	if (!version) {
 		request->can_elicit = request->server->can_elicit;
+		request->takes_links = request->server->takes_links;
 		return true;
 	}
-	request->modern = true;
+	request->modern = request->takes_links = true;
 	if (!cJSON_IsString(version)) {
 		mcp_fail(
 			request, MCP_INVALID_PARAMS, META "protocolVersion must be a string", NULL);

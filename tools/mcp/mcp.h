@@ -51,6 +51,7 @@ struct mcp_request {
 	char *id;                         /* raw JSON text; NULL: a notification */
 	bool modern;                      /* 2026-07-28 */
 	bool can_elicit;
+	bool takes_links;                   /* results may have a resource_link: since 2025-06-18 */
 	char agent[LOG_NAME_MAX_BYTES + 1]; /* the client's name and version; "": not said */
 	struct mcp_batch *batch;
 
@@ -95,8 +96,9 @@ struct mcp_server {
 	pthread_cond_t work;            /* with lock: a call waits, no thread reads, or all end */
 	struct worker_pool pool;        /* of these threads */
 	unsigned next_question;
-	struct mcp_input input; /* belongs to the thread that reads, as the next four do */
+	struct mcp_input input; /* belongs to the thread that reads, as the next five do */
 	bool can_elicit;        /* of the handshake */
+	bool takes_links;       /* likewise */
 	bool batches;           /* 2025-03-26 was agreed on */
 	char agent[LOG_NAME_MAX_BYTES + 1]; /* of the handshake; belongs to the reader, too */
 	sigset_t while_waiting;             /* for input: the signals that are not blocked then */

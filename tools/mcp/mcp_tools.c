@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ops/support/clock.h"
 #include "ops/support/json.h"
@@ -123,6 +124,37 @@ static void add_image(cJSON *content, const struct tool_image *image)
 	cJSON_AddItemToArray(content, block);
 }
 
+static void set_audience(cJSON *content, const char *who)
+{
+	cJSON *block = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
+
+	cJSON_AddItemToArray(
+		cJSON_AddArrayToObject(cJSON_AddObjectToObject(block, "annotations"), "audience"),
+		cJSON_CreateString(who));
+}
+
+/* All of a custom tool's long output, for people whose client opens it; the text says where it is.
+ */
+static void add_link(cJSON *content, const struct tool_call *call)
+{
+	const char *path = json_text(call->data, "output_file");
+	cleanup_free char *encoded = path ? text_percent_encode(path, "/") : NULL;
+	cleanup_free char *uri = encoded ? string_printf("file://%s", encoded) : NULL;
+	cJSON *block;
+
+	/* It may be where commands run, on another machine. */
+	if (!uri || !call->tool->parsed_schema || access(path, R_OK) < 0)
+		return;
+	block = cJSON_CreateObject();
+	cJSON_AddStringToObject(block, "type", "resource_link");
+	cJSON_AddStringToObject(block, "uri", uri);
+	cJSON_AddStringToObject(block, "name", "output");
+	cJSON_AddStringToObject(block, "title", "All of the output");
+	cJSON_AddStringToObject(block, "mimeType", "text/plain");
+	cJSON_AddItemToArray(content, block);
+	set_audience(content, "user");
+}
+
 /* What a model needs when it sees the text only: the output so far, then what went wrong. */
 static int whole_text(struct tool_call *call, struct buffer *text)
 {
@@ -153,15 +185,6 @@ static void add_drawn(cJSON *result, struct mcp_request *request)
 		meta = cJSON_AddObjectToObject(result, "_meta");
 	cJSON_AddItemToObject(meta, "isthmus/render", request->drawn);
 	request->drawn = NULL;
-}
-
-static void set_audience(cJSON *content, const char *who)
-{
-	cJSON *block = cJSON_GetArrayItem(content, cJSON_GetArraySize(content) - 1);
-
-	cJSON_AddItemToArray(
-		cJSON_AddArrayToObject(cJSON_AddObjectToObject(block, "annotations"), "audience"),
-		cJSON_CreateString(who));
 }
 
 /* What a custom tool tells the user, and the model need not read. */
@@ -196,6 +219,7 @@ static void add_messages(cJSON *content, const struct tool_call *call)
 static cJSON *call_result(struct tool_call *call)
 {
 	cJSON *result = cJSON_CreateObject(), *content = cJSON_AddArrayToObject(result, "content");
+	struct mcp_request *request = call->asker;
 	struct buffer text cleanup_buffer = {0};
 
 	add_messages(content, call);
@@ -206,13 +230,15 @@ static cJSON *call_result(struct tool_call *call)
 		add_image(content, &call->image);
 	if (call->remark && call->code == TOOL_OK)
 		add_text(content, call->remark);
+	if (request->takes_links)
+		add_link(content, call);
 	add_notes(content, call);
 	if (call->tool->hints & TOOL_IS_STRUCTURED)
 		cJSON_AddItemToObject(result, "structuredContent", tool_result_json(call));
 	else
 		add_for_programs(result, tool_result_json(call));
 	cJSON_AddBoolToObject(result, "isError", call->code != TOOL_OK);
-	add_drawn(result, call->asker);
+	add_drawn(result, request);
 	return result;
 }
 

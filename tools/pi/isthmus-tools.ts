@@ -85,7 +85,8 @@ export default async function (pi: any) {
 				if (ctx.hasUI) ui = ctx.ui;
 				const progress = (text: string) => onUpdate?.({ content: [{ type: "text", text }], details: {} });
 				const result = await ask("tools/call", { name, arguments: params, _meta: placeOf(ctx) }, signal, progress);
-				const { content, isError, _meta } = result;
+				const { isError, _meta } = result;
+				const content = result.content.filter((block: any) => block.type !== "resource_link"); // pi has none
 				if (isError) throw new Error(content.map((block: any) => block.text ?? "").join("\n"));
 				const { call_id, data } = _meta?.["isthmus/result"] ?? {};
 				return { content, details: about?.["isthmus/custom"] ? { ...data?.details, isthmusCall: call_id } : {} };

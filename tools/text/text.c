@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 static bool is_continuation(uint8_t byte)
@@ -37,6 +38,22 @@ const char *text_size(uint64_t size_bytes, char *out)
 		value /= 1024;
 	snprintf(out, 32, "%.1f %s", value, units[unit]);
 	return out;
+}
+
+char *text_percent_encode(const char *text, const char *plain)
+{
+	struct buffer encoded cleanup_buffer = {0};
+	int r = 0;
+
+	for (; *text && r == 0; text++) {
+		unsigned char c = (unsigned char)*text;
+		bool is_plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
+				strchr("-._~", c) || strchr(plain, c);
+
+		r = is_plain ? buffer_append(&encoded, &c, 1)
+			     : buffer_printf(&encoded, "%%%02X", c);
+	}
+	return r < 0 ? NULL : buffer_steal_string(&encoded);
 }
 
 char *text_base64(const uint8_t *bytes, size_t size)

@@ -188,22 +188,6 @@ int search_add(cJSON *sources, const char *title, const char *url, const char *s
 	return 0;
 }
 
-char *search_encode(const char *text)
-{
-	struct buffer encoded cleanup_buffer = {0};
-	int r = 0;
-
-	for (; *text && r == 0; text++) {
-		unsigned char c = (unsigned char)*text;
-		bool plain_byte = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
-				  strchr("-._~", c);
-
-		r = plain_byte ? buffer_append(&encoded, &c, 1)
-			       : buffer_printf(&encoded, "%%%02X", c);
-	}
-	return r < 0 ? NULL : buffer_steal_string(&encoded);
-}
-
 /* ---- Failures ----------------------------------------------------------------------------- */
 
 /* What the provider says about it: {"detail": {"error": ...}}, {"message": ...}, else its text. */

@@ -46,6 +46,3 @@ int search(struct tool_call *call, const char *query, int count, int64_t timeout
 
 /* For the providers: adds one, without tags, unless its URL is there; 0 or -ENOMEM. */
 int search_add(cJSON *sources, const char *title, const char *url, const char *snippet);
-
-/* Percent-encoded; the caller frees it. */
-char *search_encode(const char *text);

@@ -5,6 +5,7 @@
 #include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tools/web/page.h"
+#include "tools/text/text.h"
 #include "tools/web/search.h"
 
 /* NULL: it is not JSON.  The caller deletes it. */
@@ -74,7 +75,7 @@ const struct search_provider search_tavily = {
 static int ask_brave(
 	struct search_ask *ask, const char *base, const char *key, const char *query, int count)
 {
-	cleanup_free char *encoded = search_encode(query);
+	cleanup_free char *encoded = text_percent_encode(query, "");
 
 	if (!encoded)
 		return -ENOMEM;
@@ -112,7 +113,7 @@ const struct search_provider search_brave = {
 static int ask_searxng(
 	struct search_ask *ask, const char *base, const char *key, const char *query, int count)
 {
-	cleanup_free char *encoded = search_encode(query);
+	cleanup_free char *encoded = text_percent_encode(query, "");
 
 	(void)key;
 	(void)count;
@@ -224,7 +225,7 @@ const struct search_provider search_exa = {
 static int ask_duckduckgo(
 	struct search_ask *ask, const char *base, const char *key, const char *query, int count)
 {
-	cleanup_free char *encoded = search_encode(query);
+	cleanup_free char *encoded = text_percent_encode(query, "");
 
 	(void)key;
 	(void)count;
