@@ -298,15 +298,16 @@ static int apply_setattr(struct writeback *b, struct op_context *ctx, struct ope
 
 /* ---- Content --------------------------- */
 
-static int write_content(struct writeback *b, struct op_context *ctx, struct node *node,
-	struct open_file *file, uint64_t size)
+static int write_content(struct writeback *b, struct op_context *ctx,
+	const struct operation *operation, struct open_file *file)
 {
+	uint64_t size = operation->stored.size_bytes;
 	cleanup_free char *piece = malloc(PIECE_BYTES);
 	int r = piece ? 0 : -ENOMEM;
 
 	for (uint64_t at = 0; at < size && r == 0;) {
 		size_t want = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
-		ssize_t got = back_content_read(b, node, piece, want, at);
+		ssize_t got = back_stored_read(b, operation, piece, want, at);
 		ssize_t put =
 			got < 0 ? got : workspace_write(ctx, file, piece, (size_t)got, (off_t)at);
 
@@ -333,7 +334,7 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 	struct attributes want = operation->facts.want;
 	unsigned mask = operation->facts.mask | SET_MTIME;
 	struct object_ref object = OBJECT_OF(file);
-	int r = write_content(b, ctx, operation->node, file, shown->size_bytes);
+	int r = write_content(b, ctx, operation, file);
 
 	want.mtime = shown->mtime;
 	if (r == 0)
@@ -387,7 +388,7 @@ static int look_whether_ours(struct writeback *b, struct op_context *ctx,
 	if (r < 0) /* a mode without read permission is ours, too */
 		return r == -EACCES && expected->inode && operation->facts.kind == OP_CREATE;
 	for (uint64_t at = 0; at < there->size_bytes && is_same;) {
-		ssize_t got = back_content_read(b, operation->node, ours, PIECE_BYTES, at);
+		ssize_t got = back_stored_read(b, operation, ours, PIECE_BYTES, at);
 
 		found = workspace_read(ctx, file, theirs, PIECE_BYTES, (off_t)at);
 
@@ -488,6 +489,7 @@ static bool is_stored(struct writeback *b, struct op_context *ctx,
 	const struct operation *operation, struct attributes *ret_there)
 {
 	struct attributes stored = settled(b, operation->node);
+	struct node *node = operation->node;
 	bool has_handles;
 
 	stored.size_bytes = operation->stored.size_bytes;
@@ -496,8 +498,9 @@ static bool is_stored(struct writeback *b, struct op_context *ctx,
 		look(b, ctx, operation->path, ret_there) < 0 || !is_unchanged(ret_there, &stored))
 		return false;
 	writeback_lock(b);
-	has_handles = operation->node->handles;
-	operation->node->is_whole = has_handles; /* no handle is opened on the journal any more */
+	has_handles = node->handles;
+	if (!has_handles && node->content == operation) /* no handle is opened on it any more */
+		back_content_drop(b, node);
 	writeback_unlock(b);
 	return !has_handles;
 }
@@ -525,7 +528,8 @@ static int apply_content(struct writeback *b, struct op_context *ctx, struct ope
 		settle(b, ctx, node, &there);
 		writeback_lock(b);
 		back_learn_clock(b, &there.ctime);
-		node->content = NULL; /* from now on handles write to the workspace ... */
+		if (node->content == operation)
+			node->content = NULL; /* from now on handles write to the workspace ... */
 		former = node->inner;
 		node->inner = file; /* ... through this handle */
 		file = former;

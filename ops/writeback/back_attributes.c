@@ -80,6 +80,15 @@ static bool bars_the_way(
 	       ((there->mode & ~want->mode & 0111) || (~there->mode & want->mode & S_IXUSR));
 }
 
+/* The change can be one of the content that is pending, or needs a new operation to be. */
+static bool takes_change(struct writeback *b, struct op_context *ctx,
+	const struct object_ref *object, struct node *node, unsigned mask)
+{
+	if (node->content && !node->content->is_started)
+		return true;
+	return (object->file || (mask & SET_SIZE)) && back_content_take(b, ctx, node, false);
+}
+
 /* 1: to be passed on. */
 static int defer_setattr(struct writeback *b, struct op_context *ctx,
 	const struct object_ref *object, uint64_t moves, const struct attributes *there,
@@ -97,8 +106,8 @@ static int defer_setattr(struct writeback *b, struct op_context *ctx,
 		back_answered(b, ctx);
 		return 0;
 	}
-	if (node && node->content && !node->content->is_started &&
-		back_may_set(ctx, there, mask & ~(unsigned)SET_SIZE, want)) {
+	if (node && node->data && back_may_set(ctx, there, mask & ~(unsigned)SET_SIZE, want) &&
+		takes_change(b, ctx, object, node, mask)) {
 		mask = fix_times(b, mask, &fixed);
 		r = back_merge(b, node, mask, &fixed);
 	} else if (!object->file && *object->path && back_may_set(ctx, there, mask, want) &&
@@ -132,6 +141,8 @@ int back_setattr(struct op_context *ctx, struct workspace *w, const struct objec
 		return r;
 	writeback_lock(b);
 	r = defer_setattr(b, ctx, object, moves, &there, mask, want, ret_attributes);
+	if (r > 0 && S_ISREG(there.mode) && back_await_away(b, ctx, &there.id))
+		r = defer_setattr(b, ctx, object, moves, &there, mask, want, ret_attributes);
 	writeback_unlock(b);
 	if (r <= 0)
 		return r;

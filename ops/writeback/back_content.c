@@ -11,14 +11,14 @@
 /* ---- Content in the journal --------------------------- */
 
 /* The first extent that ends after `offset`. */
-static size_t find_extent(const struct node *node, uint64_t offset)
+static size_t find_extent(const struct content *content, uint64_t offset)
 {
-	size_t low = 0, high = node->extent_count;
+	size_t low = 0, high = content->extent_count;
 
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (node->extents[middle].offset + node->extents[middle].size <= offset)
+		if (content->extents[middle].offset + content->extents[middle].size <= offset)
 			low = middle + 1;
 		else
 			high = middle;
@@ -26,74 +26,75 @@ static size_t find_extent(const struct node *node, uint64_t offset)
 	return low;
 }
 
-static int reserve_extents(struct node *node, size_t count)
+static int reserve_extents(struct content *content, size_t count)
 {
-	size_t room = node->extent_room ? node->extent_room : 2;
+	size_t room = content->extent_room ? content->extent_room : 2;
 	struct extent *extents;
 
 	while (room < count)
 		room *= 2;
-	if (room == node->extent_room)
+	if (room == content->extent_room)
 		return 0;
-	extents = realloc(node->extents, room * sizeof(*extents));
+	extents = realloc(content->extents, room * sizeof(*extents));
 	if (!extents)
 		return -ENOMEM;
-	node->extents = extents;
-	node->extent_room = room;
+	content->extents = extents;
+	content->extent_room = room;
 	return 0;
 }
 
 /* Makes room for [offset, offset + size); what was there is cut away. */
-static void punch(struct node *node, uint64_t offset, uint64_t size)
+static void punch(struct content *content, uint64_t offset, uint64_t size)
 {
 	uint64_t end = offset + size;
-	size_t i = find_extent(node, offset), last;
+	size_t i = find_extent(content, offset), last;
 
-	if (i < node->extent_count && node->extents[i].offset < offset) {
-		struct extent *extent = &node->extents[i];
+	if (i < content->extent_count && content->extents[i].offset < offset) {
+		struct extent *extent = &content->extents[i];
 		uint64_t extent_end = extent->offset + extent->size;
 
 		extent->size = offset - extent->offset;
 		i++;
 		if (extent_end > end) { /* it is on both sides */
-			memmove(extent + 2, extent + 1, (node->extent_count - i) * sizeof(*extent));
+			memmove(extent + 2, extent + 1,
+				(content->extent_count - i) * sizeof(*extent));
 			extent[1] = (struct extent){.offset = end,
 				.size = extent_end - end,
 				.at = extent->at + (end - extent->offset)};
-			node->extent_count++;
+			content->extent_count++;
 			return;
 		}
 	}
-	for (last = i; last < node->extent_count &&
-		       node->extents[last].offset + node->extents[last].size <= end;)
+	for (last = i; last < content->extent_count &&
+		       content->extents[last].offset + content->extents[last].size <= end;)
 		last++;
-	memmove(&node->extents[i], &node->extents[last],
-		(node->extent_count - last) * sizeof(*node->extents));
-	node->extent_count -= last - i;
-	if (i < node->extent_count && node->extents[i].offset < end) {
-		uint64_t cut = end - node->extents[i].offset;
+	memmove(&content->extents[i], &content->extents[last],
+		(content->extent_count - last) * sizeof(*content->extents));
+	content->extent_count -= last - i;
+	if (i < content->extent_count && content->extents[i].offset < end) {
+		uint64_t cut = end - content->extents[i].offset;
 
-		node->extents[i].offset += cut;
-		node->extents[i].at += cut;
-		node->extents[i].size -= cut;
+		content->extents[i].offset += cut;
+		content->extents[i].at += cut;
+		content->extents[i].size -= cut;
 	}
 }
 
 int back_content_write(
-	struct writeback *b, struct node *node, uint64_t at, size_t size, uint64_t offset)
+	struct writeback *b, struct content *content, uint64_t at, size_t size, uint64_t offset)
 {
 	size_t i;
-	int r = reserve_extents(node, node->extent_count + 2);
+	int r = reserve_extents(content, content->extent_count + 2);
 
 	if (r < 0 || !size)
 		return r;
-	punch(node, offset, size);
-	i = find_extent(node, offset);
-	memmove(&node->extents[i + 1], &node->extents[i],
-		(node->extent_count - i) * sizeof(*node->extents));
-	node->extents[i] = (struct extent){.offset = offset, .size = size, .at = at};
-	node->extent_count++;
-	node->bytes += size;
+	punch(content, offset, size);
+	i = find_extent(content, offset);
+	memmove(&content->extents[i + 1], &content->extents[i],
+		(content->extent_count - i) * sizeof(*content->extents));
+	content->extents[i] = (struct extent){.offset = offset, .size = size, .at = at};
+	content->extent_count++;
+	content->bytes += size;
 	b->bytes += size;
 	return 0;
 }
@@ -107,47 +108,74 @@ void back_content_written(struct node *node, uint64_t end, const struct timespec
 	node->content->facts.mask &= ~(unsigned)SET_MTIME;
 }
 
-void back_content_cut(struct node *node, uint64_t size)
+void back_content_cut(struct content *content, uint64_t size)
 {
-	size_t i = find_extent(node, size);
+	size_t i = find_extent(content, size);
 
-	if (i < node->extent_count && node->extents[i].offset < size) {
-		node->extents[i].size = size - node->extents[i].offset;
+	if (i < content->extent_count && content->extents[i].offset < size) {
+		content->extents[i].size = size - content->extents[i].offset;
 		i++;
 	}
-	node->extent_count = i;
+	content->extent_count = i;
+}
+
+struct content *back_content_new(struct writeback *b, const struct content *former)
+{
+	struct content *content = calloc(1, sizeof(*content));
+
+	if (!content || !former || !former->extent_count) {
+		if (content)
+			content->refs = 1;
+		return content;
+	}
+	if (reserve_extents(content, former->extent_count) < 0) {
+		free(content);
+		return NULL;
+	}
+	content->refs = 1;
+	content->extent_count = former->extent_count;
+	memcpy(content->extents, former->extents, former->extent_count * sizeof(*former->extents));
+	for (size_t i = 0; i < content->extent_count; i++)
+		content->bytes += content->extents[i].size;
+	b->bytes += content->bytes;
+	return content;
+}
+
+void back_content_unref(struct writeback *b, struct content *content)
+{
+	if (!content || --content->refs)
+		return;
+	b->bytes -= content->bytes;
+	free(content->extents);
+	free(content);
 }
 
 void back_content_drop(struct writeback *b, struct node *node)
 {
-	b->bytes -= node->bytes;
-	node->bytes = 0;
-	free(node->extents);
-	node->extents = NULL;
-	node->extent_count = node->extent_room = 0;
-	node->is_whole = false;
+	back_content_unref(b, node->data);
+	node->data = NULL;
 }
 
-/* The pieces of the range, taken under the lock; those of the journal are read without it.
- * -EAGAIN: the content is not here any more. */
-static ssize_t take_extents(struct writeback *b, struct node *node, uint64_t offset, size_t size,
-	struct extent **ret_extents, size_t *ret_count)
+/* The pieces of the range of a file with `end_of_file` bytes, taken under the lock; those of the
+ * journal are read without it. */
+static ssize_t take_extents(struct writeback *b, const struct content *content,
+	uint64_t end_of_file, uint64_t offset, size_t size, struct extent **ret_extents,
+	size_t *ret_count)
 {
 	uint64_t end = offset + size;
-	size_t first = find_extent(node, offset), count = 0;
+	size_t first = find_extent(content, offset), count = 0;
 
-	if (!node->is_whole)
-		return -EAGAIN;
-	if (offset >= node->shown.size_bytes)
+	if (offset >= end_of_file)
 		return 0;
-	if (end > node->shown.size_bytes)
-		end = node->shown.size_bytes;
-	while (first + count < node->extent_count && node->extents[first + count].offset < end)
+	if (end > end_of_file)
+		end = end_of_file;
+	while (first + count < content->extent_count &&
+		content->extents[first + count].offset < end)
 		count++;
 	*ret_extents = malloc((count + 1) * sizeof(**ret_extents));
 	if (!*ret_extents)
 		return -ENOMEM;
-	memcpy(*ret_extents, &node->extents[first], count * sizeof(**ret_extents));
+	memcpy(*ret_extents, &content->extents[first], count * sizeof(**ret_extents));
 	*ret_count = count;
 	b->journal.reading++;
 	return (ssize_t)(end - offset);
@@ -175,16 +203,15 @@ static int read_piece(
 	return 0;
 }
 
-ssize_t back_content_read(
-	struct writeback *b, struct node *node, void *data, size_t size, uint64_t offset)
+/* Gets the lock, and releases it. */
+static ssize_t read_content(struct writeback *b, const struct content *content,
+	uint64_t end_of_file, void *data, size_t size, uint64_t offset)
 {
 	cleanup_free struct extent *extents = NULL;
 	size_t count = 0;
-	ssize_t got;
+	ssize_t got = take_extents(b, content, end_of_file, offset, size, &extents, &count);
 	int r = 0;
 
-	writeback_lock(b);
-	got = take_extents(b, node, offset, size, &extents, &count);
 	writeback_unlock(b);
 	if (got <= 0)
 		return got;
@@ -196,4 +223,22 @@ ssize_t back_content_read(
 	back_journal_clear(b);
 	writeback_unlock(b);
 	return r < 0 ? r : got;
+}
+
+ssize_t back_content_read(
+	struct writeback *b, struct node *node, void *data, size_t size, uint64_t offset)
+{
+	writeback_lock(b);
+	if (!node->data) {
+		writeback_unlock(b);
+		return -EAGAIN;
+	}
+	return read_content(b, node->data, node->shown.size_bytes, data, size, offset);
+}
+
+ssize_t back_stored_read(struct writeback *b, const struct operation *operation, void *data,
+	size_t size, uint64_t offset)
+{
+	writeback_lock(b);
+	return read_content(b, operation->data, operation->stored.size_bytes, data, size, offset);
 }

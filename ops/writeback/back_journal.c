@@ -23,7 +23,7 @@
 #include "ops/support/log.h"
 
 static const char JOURNAL_NAME[] = "journal";
-static const char MAGIC[8] = "isthmwb2";
+static const char MAGIC[8] = "isthmwb3";
 
 enum {
 	IDENTITY_MAX = 4096,
@@ -364,8 +364,8 @@ static int recover_data(
 	if (!node || !node->content)
 		return 0;
 	back_content_written(node, data->offset + record->data_bytes, &data->mtime);
-	return back_content_write(
-		b, node, at + sizeof(*record) + sizeof(*data), record->data_bytes, data->offset);
+	return back_content_write(b, node->data, at + sizeof(*record) + sizeof(*data),
+		record->data_bytes, data->offset);
 }
 
 static int recover_merge(struct writeback *b, const struct record *record, const char *payload)
@@ -383,7 +383,7 @@ static int recover_merge(struct writeback *b, const struct record *record, const
 	node->content->facts.mask |= merge->mask;
 	node->content->facts.want = merge->want;
 	if (merge->shown.size_bytes < node->shown.size_bytes)
-		back_content_cut(node, merge->shown.size_bytes);
+		back_content_cut(node->data, merge->shown.size_bytes);
 	node->shown = merge->shown;
 	node->shown.id = node->id;
 	return 0;
@@ -445,8 +445,10 @@ static int recover_record(
 		return recover_merge(b, record, payload);
 	case RECORD_STARTED:
 		operation = find_operation(b, record->sequence);
-		if (operation)
-			operation->is_started = operation->may_be_done = true;
+		if (operation) {
+			back_start(operation);
+			operation->may_be_done = true;
+		}
 		return 0;
 	case RECORD_MADE:
 		recover_made(b, record, payload);

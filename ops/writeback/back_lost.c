@@ -77,7 +77,7 @@ static int write_content(struct writeback *b, int place, struct operation *opera
 	int r = fd < 0 ? -errno : piece ? 0 : -ENOMEM;
 
 	for (uint64_t at = 0; at < size && r == 0;) {
-		ssize_t got = back_content_read(b, operation->node, piece,
+		ssize_t got = back_stored_read(b, operation, piece,
 			size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES, at);
 
 		r = got <= 0 ? -EIO : write_all(fd, piece, (size_t)got);
@@ -88,7 +88,7 @@ static int write_content(struct writeback *b, int place, struct operation *opera
 
 static int fill_place(struct writeback *b, int place, struct operation *operation)
 {
-	int r = operation->node->content == operation ? write_content(b, place, operation) : 0;
+	int r = operation->data ? write_content(b, place, operation) : 0;
 
 	if (r == 0)
 		r = write_reason(place, operation);

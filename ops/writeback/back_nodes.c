@@ -82,6 +82,7 @@ int back_tables_init(struct writeback *b)
 	TAILQ_INIT(&b->operations);
 	TAILQ_INIT(&b->ready);
 	TAILQ_INIT(&b->held);
+	TAILQ_INIT(&b->later);
 	TAILQ_INIT(&b->retired);
 	TAILQ_INIT(&b->readers);
 	/* Different numbers at each mount, as git, for one, remembers them. */
@@ -89,9 +90,9 @@ int back_tables_init(struct writeback *b)
 	return 0;
 }
 
-static void node_free(struct node *node)
+static void node_free(struct writeback *b, struct node *node)
 {
-	free(node->extents);
+	back_content_drop(b, node);
 	free(node->target);
 	free(node);
 }
@@ -103,7 +104,7 @@ void back_tables_done(struct writeback *b)
 	while (b->nodes.buckets &&
 		(entry = hash_table_next(&b->nodes, NULL, node_hash, node_link))) {
 		hash_table_remove(&b->nodes, entry, node_hash, node_link);
-		node_free(entry);
+		node_free(b, entry);
 	}
 	while (b->names.buckets &&
 		(entry = hash_table_next(&b->names, NULL, name_hash, name_link))) {
@@ -231,7 +232,7 @@ static void node_remove(struct writeback *b, struct node *node)
 	hash_table_remove(&b->nodes, node, node_hash, node_link);
 	if (node->real.inode)
 		hash_table_remove(&b->real_nodes, node, real_hash, real_link);
-	node_free(node);
+	node_free(b, node);
 }
 
 /* Objects that were made here keep their provisional ids, while there is room. */

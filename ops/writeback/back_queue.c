@@ -29,13 +29,32 @@ void back_take_ready(struct writeback *b, struct operation *operation)
 {
 	if (operation->is_ready)
 		TAILQ_REMOVE(&b->ready, operation, ready);
-	operation->is_ready = false;
+	if (operation->is_later) {
+		TAILQ_REMOVE(&b->later, operation, ready);
+		b->later_count--;
+	}
+	operation->is_ready = operation->is_later = false;
+}
+
+void back_put_later(struct writeback *b, struct operation *operation, int64_t again_ms)
+{
+	TAILQ_INSERT_TAIL(&b->later, operation, ready);
+	b->later_count++;
+	operation->is_later = true;
+	operation->again_ms = again_ms;
+	pthread_cond_signal(&b->work); /* its time is measured */
 }
 
 void back_unblock(struct writeback *b, struct operation *operation)
 {
 	if (--operation->blockers == 0)
 		back_put_ready(b, operation);
+}
+
+void back_start(struct operation *operation)
+{
+	operation->is_started = true;
+	operation->stored = operation->node->shown;
 }
 
 /* ---- Operations --------------------------- */
@@ -146,10 +165,12 @@ static void show_effect(
 		forget_directory(b, operation);
 	if (operation->replaced)
 		operation->replaced->is_gone = true;
-	if (kind == OP_CREATE || kind == OP_CONTENT)
+	if (operation->data) {
+		back_content_drop(b, node);
 		node->content = operation;
-	if (node->content == operation)
-		node->is_whole = true;
+		node->data = operation->data;
+		node->data->refs++;
+	}
 }
 
 static int add_names(struct writeback *b, const struct operation *operation, struct name **ret_name,
@@ -210,6 +231,22 @@ static int add_nodes(struct writeback *b, struct operation *operation)
 	return 0;
 }
 
+static int add_data(struct writeback *b, struct operation *operation)
+{
+	const struct operation_facts *facts = &operation->facts;
+
+	if (facts->kind != OP_CREATE && facts->kind != OP_CONTENT)
+		return 0;
+	operation->data = back_content_new(b, facts->continues ? operation->node->data : NULL);
+	return operation->data ? 0 : -ENOMEM;
+}
+
+static void drop_data(struct writeback *b, struct operation *operation)
+{
+	back_content_unref(b, operation->data);
+	operation->data = NULL;
+}
+
 static void drop_nodes(struct writeback *b, struct operation *operation)
 {
 	struct node *node = operation->node, *replaced = operation->replaced;
@@ -262,8 +299,11 @@ int back_enter(struct writeback *b, struct operation *operation, bool is_recover
 
 	if (r < 0)
 		return r;
-	r = add_names(b, operation, &name, &name2);
+	r = add_data(b, operation);
+	if (r == 0)
+		r = add_names(b, operation, &name, &name2);
 	if (r < 0) {
+		drop_data(b, operation);
 		drop_nodes(b, operation);
 		return r;
 	}
@@ -279,6 +319,7 @@ int back_enter(struct writeback *b, struct operation *operation, bool is_recover
 		back_name_not_entered(b, name);
 		if (name2)
 			back_name_not_entered(b, name2);
+		drop_data(b, operation);
 		drop_nodes(b, operation);
 		return r;
 	}
@@ -378,6 +419,7 @@ void back_forget(struct writeback *b, struct operation *operation)
 	b->count--;
 	back_refs_drop(b, operation);
 	drop_names(b, operation, &told, &told2);
+	drop_data(b, operation);
 	drop_nodes(b, operation);
 	back_journal_clear(b);
 	pthread_cond_broadcast(&b->changed);
@@ -403,6 +445,7 @@ void back_drop(struct writeback *b, struct operation *operation)
 	drop_hold(b, operation);
 	TAILQ_REMOVE(&b->operations, operation, link);
 	back_refs_drop(b, operation); /* which makes others ready */
+	drop_data(b, operation);
 	for (unsigned i = 0; i < 2; i++)
 		if (nodes[i])
 			close_inner(b, steal_ptr(&nodes[i]->inner));
@@ -472,6 +515,30 @@ int back_settle(struct writeback *b, struct op_context *ctx, const struct object
 	if (r == 0)
 		back_fence_end(b, &fence);
 	return r;
+}
+
+static void look_at_link(struct writeback *b)
+{
+	struct workspace_status status;
+
+	writeback_unlock(b);
+	workspace_status(b->base.inner, &status);
+	writeback_lock(b);
+	b->is_away = b->failing_since_ms || status.link != LINK_ONLINE;
+}
+
+bool back_await_away(struct writeback *b, struct op_context *ctx, const struct object_id *id)
+{
+	const struct node *node;
+
+	while ((node = back_node(b, id)) && node->pending) {
+		look_at_link(b);
+		if (b->is_away)
+			return true;
+		if (back_wait(b, ctx) < 0)
+			return false;
+	}
+	return false;
 }
 
 void back_release_holds(struct writeback *b, int64_t taken_before_ms)

@@ -9,7 +9,12 @@
 #include "ops/support/path.h"
 #include "ops/support/thread.h"
 
-enum { RETRY_MS = 500, POLL_MS = 50, LAST_WAIT_MS = 15000 };
+enum {
+	RETRY_MS = 500,
+	LATER_MAX = 2 * WORKERS, /* no others are begun when so many are to be tried again */
+	POLL_MS = 50,
+	LAST_WAIT_MS = 15000
+};
 
 /* ---- Workers --------------------------- */
 
@@ -55,26 +60,40 @@ static void lose(struct writeback *b, struct operation *operation, int error)
 	back_undo(b, operation, error);
 }
 
-/* Waits a moment and puts the operation back.  The next attempt first checks whether this one has
- * succeeded; or, if the operation is lost, tries again to save it. */
+/* The next attempt first checks whether this one has succeeded; or, if the operation is lost, tries
+ * again to save it. */
 static void try_later(struct writeback *b, struct operation *operation)
 {
-	int64_t until_ms = clock_now_ms() + RETRY_MS;
-
 	if (!b->failing_since_ms)
 		b->failing_since_ms = clock_now_ms();
+	b->is_away = b->is_away || !operation->refusal;
 	operation->may_be_done = true;
-	while (!b->is_abandoned && clock_now_ms() < until_ms)
-		clock_cond_wait_ms(&b->changed, &b->lock, RETRY_MS);
-	back_put_ready(b, operation);
+	back_put_later(b, operation, clock_now_ms() + RETRY_MS);
+}
+
+/* Makes those ready whose time it is.  Returns how long a worker may sleep. */
+static int64_t make_due_ready(struct writeback *b)
+{
+	int64_t now_ms = clock_now_ms();
+	struct operation *operation;
+
+	while ((operation = TAILQ_FIRST(&b->later)) && operation->again_ms <= now_ms) {
+		back_take_ready(b, operation);
+		back_put_ready(b, operation);
+	}
+	if (operation && operation->again_ms - now_ms < HELD_MS / 4)
+		return operation->again_ms - now_ms;
+	return HELD_MS / 4;
 }
 
 static void finish(struct writeback *b, struct operation *operation, int r)
 {
 	char *path, *path2;
 
-	if (!operation->refusal)
+	if (!operation->refusal) {
 		b->failing_since_ms = 0;
+		b->is_away = false;
+	}
 	if (r == 0) {
 		back_end(b, operation);
 		return;
@@ -105,11 +124,11 @@ static void run(struct writeback *b, struct operation *operation)
 	int r;
 
 	back_take_ready(b, operation);
-	if (!operation->is_started)
+	if (!operation->is_started) {
 		back_journal_add(
 			&b->journal, RECORD_STARTED, operation->sequence, NULL, 0, NULL, 0, NULL);
-	operation->is_started = true;
-	operation->stored = operation->node->shown; /* handles do not change it any more */
+		back_start(operation);
+	}
 	writeback_unlock(b);
 	r = operation->refusal ? operation->refusal : back_apply(b, operation);
 	writeback_lock(b);
@@ -123,15 +142,18 @@ static void *work(void *argument)
 {
 	struct writeback *b = argument;
 
+	int64_t sleep_ms;
+
 	writeback_lock(b);
 	while (!b->is_abandoned && !(b->is_ending && TAILQ_EMPTY(&b->operations))) {
 		back_release_holds(b, b->is_ending ? INT64_MAX : clock_now_ms() - HELD_MS);
-		if (!TAILQ_EMPTY(&b->ready))
+		sleep_ms = make_due_ready(b);
+		if (!TAILQ_EMPTY(&b->ready) && b->later_count < LATER_MAX)
 			run(b, TAILQ_FIRST(&b->ready));
 		else if (TAILQ_EMPTY(&b->operations))
 			pthread_cond_wait(&b->work, &b->lock);
 		else
-			clock_cond_wait_ms(&b->work, &b->lock, HELD_MS / 4);
+			clock_cond_wait_ms(&b->work, &b->lock, sleep_ms);
 	}
 	writeback_unlock(b);
 	return NULL;

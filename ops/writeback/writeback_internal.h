@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/queue.h>
 
@@ -46,6 +47,7 @@ enum operation_kind {
 struct operation_facts {
 	uint32_t kind, mask;
 	uint32_t mode;
+	uint32_t continues; /* of OP_CONTENT: it begins with the content that is pending */
 	uint32_t uid, gid;
 	int32_t pid;
 	uint32_t group_count;
@@ -77,7 +79,7 @@ struct key {
 
 struct operation {
 	TAILQ_ENTRY(operation) link;  /* of all that wait */
-	TAILQ_ENTRY(operation) ready; /* of those that may run */
+	TAILQ_ENTRY(operation) ready; /* of those that may run, or are to be tried again */
 	TAILQ_ENTRY(operation) held;  /* of those that are held */
 	struct operation_facts facts;
 	uint64_t sequence;
@@ -87,9 +89,11 @@ struct operation {
 	struct node *parents[2]; /* that are known here, or NULL */
 	struct key_ref refs[KEYS_MAX];
 	unsigned ref_count;
-	unsigned blockers;   /* references that are not granted, plus 1 if is_held */
-	bool is_held;        /* its file is open for writing */
-	bool is_ready;       /* in the list of those that may run */
+	unsigned blockers; /* references that are not granted, plus 1 if is_held */
+	bool is_held;      /* its file is open for writing */
+	bool is_ready;     /* in the list of those that may run ... */
+	bool is_later;     /* ... or of those to be tried again, at ... */
+	int64_t again_ms;
 	unsigned attempts;   /* failed ones, all over the same connection ... */
 	uint64_t reconnects; /* ... with this number */
 	bool is_move;        /* a fence that waits for all operations */
@@ -98,7 +102,8 @@ struct operation {
 	bool is_started;
 	bool may_be_done;         /* an earlier attempt may have succeeded */
 	bool is_undone;           /* it was lost, or cancelled before it was sent */
-	struct attributes stored; /* of the file whose content it stores, when it is done */
+	struct content *data;     /* that it stores; or NULL */
+	struct attributes stored; /* of that file when it is done; set when it is started */
 	uint64_t position;        /* of the reply */
 	struct object_id made;    /* real id of the file that an attempt created; inode 0: none */
 };
@@ -107,6 +112,14 @@ TAILQ_HEAD(operations, operation);
 /* A part of a file's content, in the journal. */
 struct extent {
 	uint64_t offset, size, at;
+};
+
+/* A file's whole content, in the journal. */
+struct content {
+	unsigned refs; /* by the operation that stores it, and by the node that shows it */
+	struct extent *extents;
+	size_t extent_count, extent_room;
+	uint64_t bytes; /* that were written */
 };
 
 /* An object that has pending operations or open handles, or was made here. */
@@ -124,10 +137,7 @@ struct node {
 	unsigned handles, writers; /* that use the content in the journal */
 	unsigned inner_handles;    /* that use the inner workspace */
 	struct operation *content; /* will store the content; NULL: the workspace has it */
-	struct extent *extents;
-	size_t extent_count, extent_room;
-	uint64_t bytes;          /* in the journal */
-	bool is_whole;           /* the journal has the whole content, to be read from */
+	struct content *data;      /* to be read from; NULL: the workspace is read */
 	struct open_file *inner; /* stored the content; older handles reopen the file through it */
 	char *target;            /* of a symbolic link that was made here */
 	int error;               /* its creation or content was lost for this reason */
@@ -206,7 +216,9 @@ struct writeback {
 	TAILQ_HEAD(, node) idle;
 	size_t idle_count;
 	struct operations operations, ready;
-	struct operations held; /* held longest first */
+	struct operations held;  /* held longest first */
+	struct operations later; /* to be tried again, the next one first */
+	unsigned later_count;
 	TAILQ_HEAD(, name) retired;
 	size_t retired_count;
 	TAILQ_HEAD(, reader) readers;
@@ -219,6 +231,7 @@ struct writeback {
 	uint64_t position;        /* the highest in any reply */
 	uint64_t lost;            /* operations, since the mount */
 	int64_t failing_since_ms; /* the workspace is out of reach since then; 0: it is not */
+	bool is_away;             /* the link was broken when it was looked at last */
 	int unreported;           /* error of a loss; the next barrier reports it */
 
 	struct identity identities[IDENTITIES_MAX];
@@ -252,6 +265,17 @@ static inline struct writeback *writeback_of(struct workspace *w)
 static inline struct back_file *back_file_of(struct open_file *file)
 {
 	return (struct back_file *)file;
+}
+
+static inline bool back_is_writing(int flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+/* The handle of the inner workspace; NULL: the content is the node's. */
+static inline struct open_file *back_file_inner(struct back_file *file)
+{
+	return __atomic_load_n(&file->base.inner, __ATOMIC_ACQUIRE);
 }
 
 static inline void writeback_lock(struct writeback *b)
@@ -364,6 +388,8 @@ int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operati
 	const char *path, const char *path2, const struct object_id *id, bool all);
 void back_fence_end(struct writeback *b, struct operation *fence);
 int back_settle(struct writeback *b, struct op_context *ctx, const struct object_id *id);
+/* Waits until nothing is pending on the object, or the link is away: true. */
+bool back_await_away(struct writeback *b, struct op_context *ctx, const struct object_id *id);
 
 /* Waits for all operations entered so far.  -EINTR; -EIO: the workspace is out of reach. */
 int back_barrier(struct writeback *b, struct op_context *ctx);
@@ -377,6 +403,8 @@ int back_wait(struct writeback *b, struct op_context *ctx); /* for any change; -
 void back_put_ready(struct writeback *b, struct operation *operation);
 void back_unblock(struct writeback *b, struct operation *operation); /* by one reference, or hold */
 void back_take_ready(struct writeback *b, struct operation *operation);
+void back_start(struct operation *operation); /* its content is not changed any more */
+void back_put_later(struct writeback *b, struct operation *operation, int64_t again_ms);
 void back_release_holds(struct writeback *b, int64_t taken_before_ms);
 /* Whether a change may be deferred now.  `moves`: b->moves before the caller resolved any path. */
 bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves);
@@ -452,16 +480,27 @@ struct object_ref back_pass_object(struct writeback *b, const struct object_ref 
 
 #define NOTHING (void)0
 
-/* ---- back_content.c, back_files.c --------------------------- */
+/* ---- back_content.c, back_open.c, back_files.c --------------------------- */
 
+/* Begins with what `former` has (NULL: with nothing), and is referred to once.  NULL: no memory. */
+struct content *back_content_new(struct writeback *b, const struct content *former);
+void back_content_unref(struct writeback *b, struct content *content);
+/* Without the lock.  What is shown now (-EAGAIN: the workspace is to be read), or what the
+ * operation stores. */
 ssize_t back_content_read(
 	struct writeback *b, struct node *node, void *data, size_t size, uint64_t offset);
+ssize_t back_stored_read(struct writeback *b, const struct operation *operation, void *data,
+	size_t size, uint64_t offset);
 int back_content_write(
-	struct writeback *b, struct node *node, uint64_t at, size_t size, uint64_t offset);
-void back_content_cut(struct node *node, uint64_t size);
+	struct writeback *b, struct content *content, uint64_t at, size_t size, uint64_t offset);
+void back_content_cut(struct content *content, uint64_t size);
 /* The file of `node->content` was written to up to `end`. */
 void back_content_written(struct node *node, uint64_t end, const struct timespec *mtime);
 void back_content_drop(struct writeback *b, struct node *node);
+/* Has a pending operation that takes further changes of the file's content; which is a new one when
+ * that of the content so far has started.  False: the changes have to wait. */
+bool back_content_take(
+	struct writeback *b, struct op_context *ctx, struct node *node, bool is_truncated);
 /* Waits for the pending operations on the file, and opens it at the inner workspace. */
 int back_inner_open(struct op_context *ctx, struct back_file *file);
 int back_file_getattr(

@@ -189,10 +189,13 @@ test_work_goes_on_while_the_link_is_away() {
 	timeout 10 sh -c "echo text >'$mnt/d/f' && mv '$mnt/d/f' '$mnt/d/g' && cat '$mnt/d/g'" >"$tmp/said" ||
 		fail "it waits for the link"
 	expect text "$(cat "$tmp/said")"
+	sleep 1 # it is on its way by now
+	timeout 20 sh -c "echo again >'$mnt/d/g' && echo more >>'$mnt/d/g'" || fail "a second write waits for the link"
 	"$ISTHMUS" status "$mnt" | grep -q '^writes .* [1-9][0-9]* changes' || fail "$("$ISTHMUS" status "$mnt")"
 	echo up >"$tmp/link"
 	"$ISTHMUS" sync "$mnt"
-	expect text "$(cat "$backing/d/g")"
+	expect $'again\nmore' "$(cat "$backing/d/g")"
+	expect "" "$("$ISTHMUS" lost "$mnt")"
 	stop_daemon
 }
 

@@ -14,6 +14,7 @@
 #include "ops/faulty.h"
 #include "ops/forward.h"
 #include "ops/support/buffer.h"
+#include "ops/support/clock.h"
 #include "ops/writeback/writeback.h"
 #include "tests/check.h"
 #include "tests/remove_tree.h"
@@ -28,6 +29,7 @@ static struct workspace *there; /* what others see */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static bool is_shut, is_away;
+static unsigned turned_away; /* attempts to create a file */
 
 static void take_away(bool takes)
 {
@@ -82,7 +84,11 @@ static int wait_at_gate(struct forward *base, enum forward_operation operation)
 	pthread_mutex_unlock(&gate_lock);
 	if (intruder)
 		intruder();
-	return __atomic_load_n(&is_away, __ATOMIC_SEQ_CST) && is_change(operation) ? -ENOTCONN : 0;
+	if (!__atomic_load_n(&is_away, __ATOMIC_SEQ_CST) || !is_change(operation))
+		return 0;
+	if (operation == OPERATION_create)
+		__atomic_add_fetch(&turned_away, 1, __ATOMIC_SEQ_CST);
+	return -ENOTCONN;
 }
 
 static void intrude_once(enum forward_operation operation, void (*intruder)(void))
@@ -872,6 +878,94 @@ static void test_what_others_wrote_is_neither_removed_nor_replaced(void)
 	workspace_free(w);
 }
 
+/* ---- While the link is away --------------------------- */
+
+static int append_to(struct workspace *w, const char *path, const char *text)
+{
+	struct object_ref object = OBJECT_AT(path);
+	struct open_file *file;
+	int r = workspace_open_file(&context, w, &object, O_WRONLY | O_APPEND, &file, &attributes);
+
+	if (r < 0)
+		return r;
+	r = (int)workspace_write(&context, file, text, strlen(text), 0);
+	workspace_close(&context, file);
+	return r < 0 ? r : 0;
+}
+
+static void await_turned_away(unsigned attempts)
+{
+	for (int i = 0; i < 500 && __atomic_load_n(&turned_away, __ATOMIC_SEQ_CST) < attempts; i++)
+		usleep(10000);
+	CHECK(turned_away >= attempts);
+}
+
+static void test_a_file_is_changed_again_while_the_link_is_away(void)
+{
+	const struct attributes want = {.size_bytes = 3};
+	struct object_ref object = OBJECT_AT("cut");
+	struct workspace *w = open_back();
+	struct open_file *file;
+	int64_t began_ms = clock_now_ms();
+
+	CHECK_RC(0, sync_all(w));
+	turned_away = 0;
+	take_away(true);
+	CHECK_RC(0, put(w, "again", "first", O_TRUNC));
+	CHECK_RC(0, put(w, "longer", "first", O_TRUNC));
+	CHECK_RC(0, put(w, "cut", "first", O_TRUNC));
+	CHECK_RC(0, put(w, "moved", "first", O_TRUNC));
+	CHECK_RC(0, workspace_create(&context, w, "open", O_RDWR, 0644, &file, &attributes));
+	CHECK_RC(5, workspace_write(&context, file, "first", 5, 0));
+	await_turned_away(14); /* the open file, too, after a second */
+	CHECK_RC(0, put(w, "again", "2nd", O_TRUNC));
+	CHECK_RC(0, append_to(w, "longer", " and second"));
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_SIZE, &want, &attributes));
+	CHECK_RC(0, workspace_rename(&context, w, "moved", "to", 0, NULL));
+	CHECK_RC(0, append_to(w, "to", ", then moved"));
+	CHECK_RC(1, workspace_write(&context, file, "F", 1, 0));
+	CHECK_STRING("First", get(w, "open"));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_STRING("2nd", get(w, "again"));
+	CHECK_STRING("first and second", get(w, "longer"));
+	CHECK(clock_now_ms() - began_ms < 4000);
+	take_away(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("2nd", get(there, "again"));
+	CHECK_STRING("first and second", get(there, "longer"));
+	CHECK_STRING("fir", get(there, "cut"));
+	CHECK_STRING("first, then moved", get(there, "to"));
+	CHECK_STRING("First", get(there, "open"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void test_what_is_tried_again_holds_up_nothing_else(void)
+{
+	struct workspace *w = open_back();
+	char path[16];
+	int r = -ENOENT;
+
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "create:1+:EIO"));
+	for (int i = 0; i < 40; i++) { /* more than there are threads */
+		snprintf(path, sizeof(path), "f%d", i);
+		CHECK_RC(0, put(w, path, "text", O_TRUNC));
+	}
+	for (int i = 0; i < 500 && faulty_calls(there, "create") < 32; i++)
+		usleep(10000);
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	for (int i = 0; i < 20 && r == -ENOENT; i++) {
+		usleep(10000);
+		r = stat_at(there, "d", &attributes);
+	}
+	CHECK_RC(0, r);
+	CHECK_RC(0, faulty_set(there, ""));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 /* ---- The journal --------------------------- */
 
 static void test_without_room_for_the_journal_changes_are_passed_on(void)
@@ -1096,6 +1190,8 @@ int main(void)
 		TEST(test_a_truncated_file_keeps_its_attributes),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
+		TEST(test_a_file_is_changed_again_while_the_link_is_away),
+		TEST(test_what_is_tried_again_holds_up_nothing_else),
 		TEST(test_only_one_mount_has_the_journal),
 		TEST(test_what_is_behind_a_damaged_record_is_kept),
 		TEST(test_a_replay_sets_the_time_of_the_last_write),
