@@ -266,6 +266,7 @@ static int run_command(struct tool_call *call, struct run *run, struct process_r
 		.directory = directory,
 		.environment = environment,
 		.timeout_ms = (uint32_t)(tool_number(call, "timeout_s", 120) * 1000),
+		.ends_call = true,
 		.output = take_output,
 		.user = run,
 	};

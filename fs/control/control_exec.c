@@ -70,6 +70,7 @@ struct exec_words {
 	const char **argv;
 	char **environment;
 	const char *call_id;
+	bool ends_call;
 };
 
 static void exec_words_done(struct exec_words *words)
@@ -142,6 +143,7 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 	int r;
 
 	words->call_id = json_text(request, "call_id");
+	words->ends_call = words->call_id && json_is_true(request, "ends_call");
 	if (cJSON_IsArray(argv))
 		r = parse_argv(argv, words);
 	else
@@ -287,8 +289,22 @@ static void add_changed(cJSON *reply, const struct changed_paths *changed)
 	cJSON_AddBoolToObject(reply, "changed_truncated", truncated);
 }
 
+/* The call's tool does nothing else on the mount: it is spared a request. */
+static bool end_call(const struct exec_run *run, const char *call_id, uint64_t *ret_last_seq)
+{
+	const struct connection *connection = run->connection;
+	struct callers *callers = mount_log_callers(connection->server->mount->log);
+	struct tool_call *call;
+
+	if (!callers || callers_call_end(callers, call_id, connection->peer.pid, &call) < 0)
+		return false;
+	*ret_last_seq = atomic_load(&call->last_seq);
+	tool_call_unref(call);
+	return true;
+}
+
 static void reply_exit(const struct exec_run *run, const struct exec_event *event,
-	uint64_t first_seq, uint64_t last_seq)
+	uint64_t first_seq, uint64_t last_seq, bool call_ended)
 {
 	cJSON *reply = cJSON_CreateObject();
 	cleanup_free char *text = NULL;
@@ -299,14 +315,16 @@ static void reply_exit(const struct exec_run *run, const struct exec_event *even
 	add_changed(reply, &run->changed);
 	cJSON_AddNumberToObject(reply, "first_seq", (double)first_seq);
 	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
+	if (call_ended)
+		cJSON_AddTrueToObject(reply, "call_ended");
 	text = cJSON_PrintUnformatted(reply);
 	cJSON_Delete(reply);
 	if (text)
 		control_send(run->connection->fd, CONTROL_EXIT, text, strlen(text));
 }
 
-static void run_command(
-	struct connection *connection, const char *call_id, const struct exec_request *exec)
+static void run_command(struct connection *connection, const struct exec_words *words,
+	const struct exec_request *exec)
 {
 	struct exec_run *run = calloc(1, sizeof(*run));
 	struct log_record outcome = {.start_ns = clock_wall_ns()};
@@ -314,7 +332,7 @@ static void run_command(
 	struct exec_event event = {.exit_code = -1, .signal = SIGKILL};
 	uint64_t first_seq = mount_log_last_seq(m->log) + 1, last_seq;
 	struct op_context ctx;
-	bool started;
+	bool started, call_ended;
 
 	if (!run) {
 		control_reply_failure(connection, -ENOMEM, "out of memory");
@@ -323,6 +341,7 @@ static void run_command(
 	op_context_init(&ctx);
 	run->connection = connection;
 	run->started_ms = clock_now_ms();
+	run->start_ns = words->call_id ? 0 : outcome.start_ns;
 	enlist(run);
 	mount_watch(m, exec->cwd);
 	outcome.result = control_run(run, exec, &ctx, &started, &event);
@@ -338,9 +357,11 @@ static void run_command(
 		outcome.signal = event.signal;
 	}
 	outcome.round_trips = ctx.served.round_trips;
-	last_seq = log_command(run, call_id, exec, &outcome);
+	last_seq = log_command(run, words->call_id, exec, &outcome);
+	call_ended =
+		words->ends_call && outcome.result == 0 && end_call(run, words->call_id, &last_seq);
 	if (outcome.result == 0)
-		reply_exit(run, &event, first_seq, last_seq);
+		reply_exit(run, &event, first_seq, last_seq, call_ended);
 	else if (started)
 		reply_lost(connection, outcome.result);
 	control_run_done(run);
@@ -380,5 +401,5 @@ void control_exec(struct connection *connection, const cJSON *request)
 			"call \"%s\" is one of another process tree: run the command without it",
 			words.call_id);
 	else
-		run_command(connection, words.call_id, &exec);
+		run_command(connection, &words, &exec);
 }

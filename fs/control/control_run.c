@@ -202,6 +202,10 @@ int control_run(struct exec_run *run, const struct exec_request *exec, struct op
 	if (r < 0)
 		return r;
 	*ret_started = run->has_reader = true;
+	/* While the command runs, not between its end and the reply. */
+	if (run->start_ns)
+		mount_log_look_up(run->connection->server->mount->log, run->connection->peer.pid,
+			run->start_ns);
 	r = pump_output(run, ctx, ret_exit);
 	run->ended = true;
 	shutdown(run->connection->fd, SHUT_RD);

@@ -560,6 +560,17 @@ void callers_find(struct callers *callers, pid_t tid, uint64_t now_ns, struct ca
 	memcpy(ret_caller->name, known.name, sizeof(ret_caller->name));
 }
 
+void callers_find_by_id(
+	struct callers *callers, pid_t tid, const char *id, struct caller *ret_caller)
+{
+	struct process_facts facts = {.pid = tid};
+
+	read_facts(tid, &facts);
+	ret_caller->pid = facts.pid;
+	memcpy(ret_caller->name, facts.name, sizeof(ret_caller->name));
+	ret_caller->call = callers_call_by_id(callers, id);
+}
+
 void caller_done(struct caller *caller)
 {
 	tool_call_unref(caller->call);

@@ -62,6 +62,11 @@ void callers_free(struct callers *callers); /* NULL is fine */
 void callers_find(struct callers *callers, pid_t tid, uint64_t now_ns, struct caller *ret_caller);
 void caller_done(struct caller *caller);
 
+/* The same where the caller has said which call it works for: of the process that has the thread,
+ * nothing but its name is needed. */
+void callers_find_by_id(
+	struct callers *callers, pid_t tid, const char *id, struct caller *ret_caller);
+
 /* From now on `pid` (a process or one thread) and its descendants belong to the call.
  * -EINVAL: empty or too long, -EEXIST, -ENOSPC, -ENOMEM; -EPERM: `pid` is not of the owner's
  * process tree. */

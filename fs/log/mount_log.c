@@ -97,6 +97,16 @@ static void note_last_seq(struct tool_call *call, uint64_t seq)
 		;
 }
 
+void mount_log_look_up(struct mount_log *log, pid_t pid, uint64_t start_ns)
+{
+	struct caller caller;
+
+	if (!log)
+		return;
+	callers_find(log->callers, pid, start_ns, &caller);
+	caller_done(&caller);
+}
+
 uint64_t mount_log_record(struct mount_log *log, const struct log_record *record)
 {
 	struct queued_record queued = {.record = *record};
@@ -106,13 +116,12 @@ uint64_t mount_log_record(struct mount_log *log, const struct log_record *record
 
 	if (!log)
 		return 0;
-	callers_find(log->callers, record->pid, record->start_ns, &caller);
+	if (record->call_id)
+		callers_find_by_id(log->callers, record->pid, record->call_id, &caller);
+	else
+		callers_find(log->callers, record->pid, record->start_ns, &caller);
 	queued.pid = caller.pid;
 	memcpy(queued.process, caller.name, sizeof(queued.process));
-	if (record->call_id) {
-		caller_done(&caller);
-		caller.call = callers_call_by_id(log->callers, record->call_id);
-	}
 	gather(record, caller.call, strings);
 	log_record_measure(&queued, strings);
 	seq = enqueue(log, &queued, strings);

@@ -55,6 +55,9 @@ void mount_log_close(struct mount_log *log);
  * before the reply is sent, it names even a process that ends right afterwards. */
 uint64_t mount_log_record(struct mount_log *log, const struct log_record *record);
 
+/* Finds out who the caller is, so that a record with this start is quick.  NULL is fine. */
+void mount_log_look_up(struct mount_log *log, pid_t pid, uint64_t start_ns);
+
 /* Waits until everything recorded so far can be read from the file. */
 void mount_log_flush(struct mount_log *log);
 

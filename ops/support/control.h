@@ -26,10 +26,12 @@
  *   unmount          answer: {} once the session is ending
  *   exec             {argv: [..] | command: "..", cwd: "workspace path", env: {"K": "V"},
  *                     timeout_ms, pty, rows, columns, stdin_closed, kill_leftovers, call_id,
- *                     tell_ports}
+ *                     ends_call, tell_ports}
  *                    then frames: client STDIN, STDIN_EOF, SIGNAL, RESIZE;
  *                    server STDOUT, STDERR, with tell_ports LISTENING, at last EXIT.  When the
  * client closes the connection the process tree is killed.
+ *                    ends_call: EXIT is the answer of call_end, too: {call_ended: true}, and
+ *                    last_seq is the call's.
  *
  *                    CONTROL_FAILURE instead when it did not start: ENOENT, EACCES and
  *                    ENOEXEC are of the program, ENOTDIR of cwd.  Also instead of EXIT, when how
@@ -81,7 +83,8 @@ enum control_frame_type {
 	CONTROL_STDOUT_END = 'Z', /* of a connection: no more CONTROL_STDOUT comes */
 	CONTROL_LISTENING = 'P',  /* payload: u16 port, little-endian */
 	CONTROL_EXIT = 'X',       /* payload: JSON {exit_code, signal, timed_out,
-				   * changed: [paths], changed_truncated, first_seq, last_seq} */
+				   * changed: [paths], changed_truncated, first_seq, last_seq,
+				   * call_ended} */
 };
 
 /* Finds the mount that `path` (any file or directory) lies on: path of the control socket,

@@ -355,6 +355,27 @@ static void test_the_innermost_call_counts(void)
 	callers_free(callers);
 }
 
+static void test_a_call_that_is_named_is_not_searched_for(void)
+{
+	struct callers *callers = new_callers();
+	struct caller caller;
+	pid_t pids[2];
+
+	start_tree(2, pids);
+	CHECK_RC(0, begin_call(callers, "outer", "bash", pids[0]));
+	CHECK_RC(0, begin_call(callers, "other", "bash", getpid()));
+	callers_find_by_id(callers, pids[1], "other", &caller);
+	CHECK_RC(pids[1], caller.pid);
+	CHECK_STRING("test_callers", caller.name);
+	CHECK_STRING("other", caller.call ? caller.call->id : "");
+	caller_done(&caller);
+	callers_find_by_id(callers, pids[1], "none", &caller);
+	CHECK(caller.call == NULL);
+	kill(pids[1], SIGKILL);
+	stop(pids[0]);
+	callers_free(callers);
+}
+
 static void test_what_is_no_call_is_refused(void)
 {
 	struct callers *callers = new_callers();
@@ -429,5 +450,5 @@ TEST_MAIN("callers", TEST(test_a_process_has_its_name), TEST(test_a_thread_belon
 	TEST(test_ancestors_on_the_way_belong_to_the_call),
 	TEST(test_the_end_of_a_call_frees_its_process),
 	TEST(test_a_call_of_one_thread_is_not_of_the_others), TEST(test_the_innermost_call_counts),
-	TEST(test_what_is_no_call_is_refused), TEST(test_calls_are_bounded),
-	TEST(test_a_recycled_id_is_another_process))
+	TEST(test_a_call_that_is_named_is_not_searched_for), TEST(test_what_is_no_call_is_refused),
+	TEST(test_calls_are_bounded), TEST(test_a_recycled_id_is_another_process))

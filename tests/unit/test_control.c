@@ -483,14 +483,20 @@ static void test_connections_that_come_at_once_make_room_each(void)
 
 /* ---- Commands ---------------------------------------------------------------------- */
 
+static int start_request(const char *text)
+{
+	int fd = control_connect(mount_.control_path);
+
+	CHECK_RC(0, control_send(fd, CONTROL_JSON, text, strlen(text)));
+	return fd;
+}
+
 static int start_command(const char *command)
 {
 	cleanup_free char *text = NULL;
-	int fd = control_connect(mount_.control_path);
 
 	CHECK(asprintf(&text, "{\"request\":\"exec\",\"command\":\"%s\"}", command) > 0);
-	CHECK_RC(0, control_send(fd, CONTROL_JSON, text, strlen(text)));
-	return fd;
+	return start_request(text);
 }
 
 /* Frames until the last one, whose payload is kept; the bytes of stdout are counted. */
@@ -514,6 +520,31 @@ static void check_exit(int fd, const char *want, size_t want_output)
 		fprintf(stderr, "%s\n", (const char *)payload.data);
 	CHECK_RC(want_output, output);
 	close(fd);
+}
+
+static void test_a_command_may_end_its_call(void)
+{
+	static const char request[] = "{\"request\":\"exec\",\"command\":\"exit 3\","
+				      "\"call_id\":\"c\",\"ends_call\":true}";
+	static const char end[] = "{\"request\":\"call_end\",\"call_id\":\"c\"}";
+	int fd;
+
+	start_server();
+	CHECK_RC(0, ask("{\"request\":\"call_begin\",\"call_id\":\"c\"}"));
+	fd = start_request(request);
+	check_exit(fd,
+		"\"exit_code\":3,\"signal\":0,\"timed_out\":false,\"changed\":[],"
+		"\"changed_truncated\":false,\"first_seq\":1,\"last_seq\":1,\"call_ended\":true}",
+		0);
+	CHECK_RC(-ENOENT, ask(end));
+
+	/* One that does not start leaves the call to its tool. */
+	CHECK_RC(0, ask("{\"request\":\"call_begin\",\"call_id\":\"c\"}"));
+	CHECK_RC(-ENOTDIR,
+		ask("{\"request\":\"exec\",\"command\":\"true\",\"cwd\":\"no\",\"call_id\":\"c\","
+		    "\"ends_call\":true}"));
+	CHECK_RC(0, ask(end));
+	stop_server();
 }
 
 static void test_a_command_gets_its_stdin_and_its_signals(void)
@@ -764,6 +795,7 @@ int main(void)
 		TEST(test_the_socket_is_for_its_owner_only),
 		TEST(test_requests_that_are_none_are_refused),
 		TEST(test_a_call_is_of_the_process_tree_that_began_it),
+		TEST(test_a_command_may_end_its_call),
 		TEST(test_calls_of_processes_that_ended_make_room),
 		TEST(test_each_line_of_a_call_says_on_whose_behalf),
 		TEST(test_a_first_frame_that_is_no_request_is_refused),

@@ -257,13 +257,14 @@ static char *exec_request_json(
 	cJSON_AddBoolToObject(json, "stdin_closed", !request->has_input);
 	cJSON_AddTrueToObject(json, "kill_leftovers");
 	cJSON_AddStringToObject(json, "call_id", call->call_id);
+	cJSON_AddBoolToObject(json, "ends_call", request->ends_call);
 	if (cwd)
 		text = cJSON_PrintUnformatted(json);
 	cJSON_Delete(json);
 	return text;
 }
 
-static void take_exit(const char *text, struct process_result *result)
+static void take_exit(struct tool_call *call, const char *text, struct process_result *result)
 {
 	cJSON *json = cJSON_Parse(text);
 
@@ -273,6 +274,9 @@ static void take_exit(const char *text, struct process_result *result)
 	result->timed_out = json_is_true(json, "timed_out");
 	result->changed_truncated = json_is_true(json, "changed_truncated");
 	result->changed = cJSON_DetachItemFromObjectCaseSensitive(json, "changed");
+	call->mount_ended = json_is_true(json, "call_ended");
+	if (call->mount_ended)
+		call->last_seq = (uint64_t)json_integer(json, "last_seq");
 	cJSON_Delete(json);
 }
 
@@ -339,7 +343,7 @@ static int take_frames(struct tool_call *call, const struct process_request *req
 		if (r < 0)
 			break;
 		if (type == CONTROL_EXIT) {
-			take_exit((const char *)payload.data, result);
+			take_exit(call, (const char *)payload.data, result);
 			return 0;
 		}
 		if (type == CONTROL_FAILURE)

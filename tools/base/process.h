@@ -23,6 +23,7 @@ struct process_request {
 	bool is_here;                   /* not at the workspace, on a mount too */
 	const char *const *environment; /* "NAME=value" to add, NULL-terminated; may be NULL */
 	uint32_t timeout_ms;            /* 0: none */
+	bool ends_call;                 /* the call does nothing on the mount after it */
 	bool has_input;                 /* else its standard input is empty */
 	int input;                      /* where that comes from, until its end */
 

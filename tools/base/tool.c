@@ -317,8 +317,11 @@ void tool_join_thread(struct tool_call *call)
 
 void tool_mount_end(struct tool_call *call)
 {
-	cJSON *request = cJSON_CreateObject();
+	cJSON *request;
 
+	if (call->mount_ended)
+		return;
+	request = cJSON_CreateObject();
 	cJSON_AddStringToObject(request, "request", "call_end");
 	cJSON_AddStringToObject(request, "call_id", call->call_id);
 	call->last_seq = take_seq(ask_mount(call->session, request), "last_seq");

@@ -191,6 +191,7 @@ struct tool_call {
 	int exit_code; /* of the command line; a failure with 0 here ends with 1 */
 	double latency_ms;
 	pid_t thread;       /* that runs it; set on a mount */
+	bool mount_ended;   /* the mount knows that it has ended, and said `last_seq` */
 	uint64_t first_seq; /* of the mount's log, or of that of tools; 0: none */
 	uint64_t last_seq;
 
