@@ -17,6 +17,7 @@
 #include "tools/custom/session.h"
 #include "tools/permission/permission.h"
 #include "tools/run.h"
+#include "tools/syntax/syntax.h"
 
 /* Exit codes.  A command that bash ran passes its own code on. */
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
@@ -199,16 +200,31 @@ static int print_help(const struct tool *tool)
 	return EXIT_OK;
 }
 
-static cJSON *parse_json(const char *text)
+/* NULL with half a sentence in `problem`. */
+static cJSON *parse_json(const char *given, struct buffer *problem)
 {
-	struct buffer content cleanup_buffer = {0};
-	cJSON *arguments;
+	struct buffer text cleanup_buffer = {0};
+	struct syntax_error error;
+	cJSON *arguments = NULL;
+	int r = strcmp(given, "-") == 0 ? options_read_file("-", &text)
+					: buffer_append_string(&text, given);
 
-	if (strcmp(text, "-") != 0)
-		return cJSON_ParseWithOpts(text, NULL, true);
-	if (options_read_file("-", &content) < 0 || buffer_append(&content, "", 1) < 0)
-		return NULL;
-	arguments = cJSON_ParseWithOpts((const char *)content.data, NULL, true);
+	if (r < 0 || buffer_append(&text, "", 1) < 0)
+		buffer_append_string(problem, "the JSON cannot be read");
+	else if (syntax_json(text.data, text.size - 1, 0, &error) < 0)
+		buffer_printf(problem, "the JSON is not valid at line %zu, column %zu: %s",
+			error.line, error.column, error.message);
+	else if (json_has_escaped_nul((const char *)text.data, text.size - 1))
+		buffer_append_string(
+			problem, "\\u0000 cannot be part of a path, a command or a text file here");
+	else
+		arguments = cJSON_Parse((const char *)text.data);
+	if (arguments && !cJSON_IsObject(arguments)) {
+		cJSON_Delete(arguments);
+		arguments = NULL;
+	}
+	if (!arguments && !problem->size)
+		buffer_append_string(problem, "--json needs a JSON object");
 	return arguments;
 }
 
@@ -216,13 +232,12 @@ static int make_arguments(
 	const struct tool *tool, const struct request *request, cJSON **ret_arguments)
 {
 	cJSON *schema = cJSON_Parse(tool->input_schema);
-	cJSON *arguments = request->json ? parse_json(request->json) : cJSON_CreateObject();
 	struct buffer problem cleanup_buffer = {0};
+	cJSON *arguments =
+		request->json ? parse_json(request->json, &problem) : cJSON_CreateObject();
 	int r = 0;
 
-	if (!cJSON_IsObject(arguments))
-		buffer_append_string(&problem, "--json needs a JSON object");
-	else
+	if (arguments)
 		r = options_parse(schema, request->argc, request->argv, arguments, &problem);
 	cJSON_Delete(schema);
 	if (r < 0 || problem.size) {

@@ -12,3 +12,7 @@ cJSON *json_member(const cJSON *object, const char *name);     /* NULL: no such 
 bool json_is_true(const cJSON *object, const char *name);      /* false: anything but true */
 const char *json_text(const cJSON *object, const char *name);  /* NULL: no such string */
 long long json_integer(const cJSON *object, const char *name); /* 0: no such number */
+
+/* True when a string in `text` (valid JSON) has an escaped NUL: cJSON would end the string there.
+ */
+bool json_has_escaped_nul(const char *text, size_t size);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/support/json.h"
 #include "ops/support/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/text/edits.h"
@@ -23,7 +24,7 @@ static void json(const char *text, size_t size)
 		return;
 	raw = mcp_raw_member(text, size, "id");
 	free(raw);
-	mcp_has_escaped_nul(text, size);
+	json_has_escaped_nul(text, size);
 }
 
 static void yaml(const char *text, size_t size)

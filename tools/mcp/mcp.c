@@ -348,7 +348,7 @@ static void take_request(struct mcp_server *server, struct mcp_batch *batch, con
 	}
 	request->params =
 		params ? cJSON_DetachItemViaPointer(message, params) : cJSON_CreateObject();
-	if (mcp_has_escaped_nul(text, size)) {
+	if (json_has_escaped_nul(text, size)) {
 		mcp_fail(request, MCP_INVALID_PARAMS,
 			"\\u0000 cannot be part of a path, a command or a text file here", NULL);
 		mcp_request_free(request);

@@ -147,9 +147,6 @@ char *mcp_raw_member(const char *text, size_t size, const char *name);
 /* Replaces halves of surrogate pairs that stand alone by \ufffd, in place.  True: there was one. */
 bool mcp_replace_lone_surrogates(char *text, size_t size);
 
-/* True when a string in `text` (valid JSON) has an escaped NUL. */
-bool mcp_has_escaped_nul(const char *text, size_t size);
-
 /* ---- mcp_tools.c: tools/list and tools/call ------------------------------------------- */
 
 void mcp_list_tools(struct mcp_request *request);

@@ -98,20 +98,3 @@ bool mcp_replace_lone_surrogates(char *text, size_t size)
 	}
 	return found;
 }
-
-bool mcp_has_escaped_nul(const char *text, size_t size)
-{
-	const char *end = text + size;
-
-	while ((text = memmem(text, (size_t)(end - text), "\\u0000", 6))) {
-		size_t backslashes = 1;
-
-		/* JSON has backslashes in strings only, so there is a quote in front. */
-		while (text[-(ptrdiff_t)backslashes] == '\\')
-			backslashes++;
-		if (backslashes % 2)
-			return true;
-		text += 6;
-	}
-	return false;
-}
