@@ -48,7 +48,9 @@ struct finding {
 	struct place *places; /* guarded by lock */
 	size_t count, capacity;
 	bool too_many;
-	char *away; /* NULL, or what is to be said of a link that is not there */
+	bool is_outside;     /* the pattern is about another tree */
+	uint64_t unreadable; /* directories */
+	char *away;          /* NULL, or what is to be said of a link that is not there */
 };
 
 static bool stopped(void *user)
@@ -142,6 +144,13 @@ static int add_notice(struct finding *finding, size_t shown)
 			"Showing %zu of %s%zu paths. Use a narrower pattern or path, or a higher "
 			"limit. ",
 			shown, finding->too_many ? "more than " : "", finding->count);
+	if (finding->unreadable)
+		buffer_printf(&words, "%llu director%s could not be read. ",
+			(unsigned long long)finding->unreadable,
+			finding->unreadable == 1 ? "y" : "ies");
+	if (finding->is_outside)
+		buffer_printf(&words, "The pattern leads out of the root directory \"%s\". ",
+			call->session->root.path);
 	if (finding->away)
 		buffer_printf(&words, "%s ", finding->away);
 	if (!words.size)
@@ -214,6 +223,7 @@ static int search(struct finding *finding)
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "The pattern \"%s\" %s.",
 			pattern, r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
+	finding->is_outside = !below && pattern_leads_out(pattern);
 	request.path = path;
 	finding->base = below ? 0 : strlen(path) + (*path != '\0');
 	permission_filter_init(&finding->filter, call, PERMISSION_READS, path);
@@ -225,6 +235,7 @@ static int search(struct finding *finding)
 		r = -ECANCELED;
 	if (r < 0 && !finding->too_many)
 		return tool_fail_errno(call, r, "search", path);
+	finding->unreadable = result.unreadable;
 	if (tool_check_search(call, path, finding->count > 0, &finding->away) < 0)
 		return -1;
 	return describe(finding);

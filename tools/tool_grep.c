@@ -548,6 +548,9 @@ static void add_notice(struct grep *grep, uint64_t shown)
 	if (grep->too_large)
 		buffer_printf(&words, "%llu files were too large to search. ",
 			(unsigned long long)grep->too_large);
+	if (!grep->matches && !tool_flag(call, "multiline") &&
+		pattern_has_line_end(tool_string(call, "pattern"), tool_flag(call, "literal")))
+		buffer_append_string(&words, "Set multiline to match across line ends. ");
 	if (grep->away)
 		buffer_printf(&words, "%s ", grep->away);
 	if (!words.size)

@@ -55,6 +55,8 @@ test_bash_runs_at_the_workspace() {
 	esac
 	out=$(tool bash 'exit 9') || true
 	expect 9 "$(field exit_code <<<"$out")" 'exit code'
+	out=$(tool bash true --workdir .isthmus) || true
+	expect NOT_A_DIRECTORY "$(field code <<<"$out")" 'where there is none at the workspace'
 }
 
 test_the_log_has_a_custom_tool_draw_its_call() {

@@ -33,7 +33,7 @@ CASES = [  # tool, arguments, code, what the message must have
     ("write", {"path": "hello.txt/x", "content": "x"}, "NOT_A_DIRECTORY", ""),
     ("write", {"path": "../x", "content": "x"}, "PATH_OUTSIDE_ROOT", ""),
     ("write", {"path": "out", "content": "x"}, "PATH_OUTSIDE_ROOT", ""),
-    ("write", {"path": "fifo", "content": "x"}, "INVALID_ARGUMENT", ""),
+    ("write", {"path": "fifo", "content": "x"}, "NOT_A_FILE", "pipe"),
     ("create_file", {"path": "hello.txt", "content": "x"}, "ALREADY_EXISTS", "exists"),
     ("create_file", {"path": "a.json", "content": "[01]"}, "SYNTAX_ERROR", "line 1, column 2"),
     ("create_file", {"path": "a.json", "content": "{\"a\": 1, \"a\": 2}"}, "SYNTAX_ERROR", "twice"),

@@ -2,7 +2,17 @@
 import os
 import subprocess
 
-from toolslib import PROGRAM, Directory, check, equal, finish, private_home, wanted
+from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, wanted
+
+
+def put(root, path, content):
+    with open(os.path.join(root.encode(), path), "wb") as file:
+        file.write(content)
+
+
+def says(result, want, words):
+    if equal(want, code(result), str(result)[:300]):
+        check(words in result["error"]["ai_message"], "%r: %s" % (words, result["error"]["ai_message"]))
 
 
 def test_a_nul_in_arguments_is_refused(root):
@@ -14,6 +24,76 @@ def test_a_nul_in_arguments_is_refused(root):
             equal(2, done.returncode, arguments)
             check(b"JSON" in done.stderr or b"\\u0000 cannot be part" in done.stderr, done.stderr)
     equal([], os.listdir(root), "what was written")
+
+
+def test_no_arguments_in_any_form(root):
+    server = Mcp(root)
+    for nothing in None, [], {}:
+        equal(False, server.call("ls", nothing)["isError"], "ls of %r" % nothing)
+    check(server.call("ls", ["."])["isError"], "a list that is not empty")
+    server.close()
+
+
+def test_bounds_of_text_count_characters(root):
+    tool = root + "/short"
+    put(root, b"short", b"""#!/bin/sh
+if [ $TOOLBOX_ACTION = describe ]; then
+    echo '{"name": "short", "inputSchema": {"type": "object", "properties": {"word": {"type": "string", "minLength": 2, "maxLength": 3}}}}'
+fi
+""")
+    os.chmod(tool, 0o755)
+    for word, want in ("\u00e9", "INVALID_ARGUMENT"), ("\u00e9\u20ac\U0001f600", "OK"), ("\u00e9\u00e9\u00e9\u00e9", "INVALID_ARGUMENT"):
+        equal(want, code(run("short", {"word": word}, root, "--tool", tool)), word)
+    says(run("bash", {"command": "true", "env": {"A": 5}}, root), "INVALID_ARGUMENT", "env.A must be a string")
+
+
+def test_files_that_are_none(root):
+    os.mkfifo(root + "/fifo")
+    for tool, arguments in [("write", {"content": "x"}), ("edit_file", {"content": "x"}), ("edit", {"edits": [{"old_text": "a", "new_text": "b"}]})]:
+        says(run(tool, dict(arguments, path="fifo"), root), "NOT_A_FILE", "a device, pipe or socket")
+    os.symlink("nowhere", root + "/link")
+    says(run("read", {"path": "link"}, root), "NOT_FOUND", "link (a symbolic link that leads nowhere)")
+    put(root, b"caf\xe9.txt", b"x\n")
+    says(run("read", {"path": "caf\ufffd.txt"}, root), "NOT_FOUND", "bytes are not UTF-8: bash reaches it with a pattern")
+
+
+def test_text_in_utf16(root):
+    for encoding in "utf-16-le", "utf-16-be":
+        put(root, b"wide", "\ufeffhello\n".encode(encoding))
+        says(run("read", {"path": "wide"}, root), "BINARY_FILE", "is text in UTF-16, not UTF-8, 14 bytes. Convert it: iconv")
+
+
+def notice(tool, arguments, root):
+    return run(tool, arguments, root)["data"].get("notice", "")
+
+
+def test_a_pattern_with_a_line_end(root):
+    put(root, b"t", b"one\ntwo\n")
+    for arguments in {"pattern": "one\ntwo"}, {"pattern": "one\\ntwo"}, {"pattern": "one\ntwo", "literal": True}:
+        check("Set multiline" in notice("grep", arguments, root), arguments)
+        equal(2, run("grep", dict(arguments, multiline=True), root)["data"]["matches"], arguments)
+    for arguments in {"pattern": "one\\\\n"}, {"pattern": "one\\n", "literal": True}, {"pattern": "none"}:
+        equal("", notice("grep", arguments, root), arguments)
+
+
+def test_patterns_of_another_tree(root):
+    for pattern in "../*", "/etc/*", "a/../../b":
+        for tool in "find", "glob":
+            check("leads out of the root directory" in notice(tool, {"pattern": pattern}, root), tool + " " + pattern)
+    equal("", notice("find", {"pattern": "..*/x"}, root), "dots of a name")
+
+
+def test_directories_too_deep_to_read_are_counted(root):
+    at = os.open(root, os.O_RDONLY)
+    for _ in range(100):
+        os.mkdir("d" * 50, dir_fd=at)
+        inner = os.open("d" * 50, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+    for tool in "find", "glob":
+        check("1 directory could not be read" in notice(tool, {"pattern": "x"}, root), tool)
+    equal("OK", code(run("delete", {"path": "d" * 50, "recursive": True}, root)), "delete")
 
 
 private_home()

@@ -87,6 +87,7 @@ static const struct {
 	{ENOENT, TOOL_NOT_FOUND, "it does not exist"},
 	{ENOTDIR, TOOL_NOT_A_DIRECTORY, "a part of the path is not a directory"},
 	{EISDIR, TOOL_NOT_A_FILE, "it is a directory"},
+	{ESPIPE, TOOL_NOT_A_FILE, "it is a device, pipe or socket, not a regular file"},
 	{EEXIST, TOOL_ALREADY_EXISTS, "it exists already"},
 	{ENOTEMPTY, TOOL_INVALID_ARGUMENT, "the directory is not empty"},
 	{EACCES, TOOL_PERMISSION_DENIED, "the file's permissions do not let this user do it"},

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "ops/support/path.h"
+#include "ops/support/utf8.h"
 
 enum { LINKS_MAX = 16, NAMES_MAX = 20000 };
 
@@ -269,7 +270,7 @@ int files_read(const struct files_root *root, const char *path, size_t limit_byt
 	if (fstat(fd, &status) < 0)
 		return -errno;
 	if (!S_ISREG(status.st_mode))
-		return S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+		return S_ISDIR(status.st_mode) ? -EISDIR : -ESPIPE;
 	if ((uint64_t)status.st_size > limit_bytes)
 		return -EFBIG;
 	for (size_t want = (size_t)status.st_size + 1;; want = 65536) {
@@ -398,6 +399,15 @@ static void keep_nearest(struct near near[NEAR_MAX], const char *name, unsigned 
 	near[i].distance = distance;
 }
 
+static const char *near_remark(const char *name, const char *wanted)
+{
+	if (strcmp(name, wanted) == 0)
+		return " (a symbolic link that leads nowhere)";
+	return utf8_is_clean(name, strlen(name))
+		       ? ""
+		       : " (its bytes are not UTF-8: bash reaches it with a pattern)";
+}
+
 char *files_near_names(const struct files_root *root, const char *path,
 	bool (*may_name)(void *user, const char *path), void *user)
 {
@@ -438,7 +448,7 @@ char *files_near_names(const struct files_root *root, const char *path,
 		}
 	}
 	for (size_t i = 0; i < NEAR_MAX && near[i].distance < limit; i++)
-		buffer_printf(
-			&list, "%s%s%s%s", i ? ", " : "", parent, *parent ? "/" : "", near[i].name);
+		buffer_printf(&list, "%s%s%s%s%s", i ? ", " : "", parent, *parent ? "/" : "",
+			near[i].name, near_remark(near[i].name, wanted));
 	return list.size ? buffer_steal_string(&list) : NULL;
 }

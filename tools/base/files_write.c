@@ -367,7 +367,7 @@ static int open_target(
 	if (flags & FILES_MUST_CREATE)
 		return -EEXIST;
 	if (!S_ISREG(target->status.st_mode))
-		return -EINVAL;
+		return -ESPIPE;
 	r = files_real_path(root, path, &real);
 	if (r < 0)
 		return r;

@@ -288,6 +288,7 @@ static int take_failure(struct tool_call *call, const char *text)
 	const char *name = json_text(json, "error");
 	int error = name && strcmp(name, "ENOENT") == 0       ? -ENOENT
 		    : name && strcmp(name, "EACCES") == 0     ? -EACCES
+		    : name && strcmp(name, "ENOTDIR") == 0    ? -ENOTDIR
 		    : name && strcmp(name, "EOPNOTSUPP") == 0 ? -EOPNOTSUPP
 		    : name && strcmp(name, "ENOTCONN") == 0   ? -ENOTCONN
 							      : -EIO;
@@ -295,7 +296,7 @@ static int take_failure(struct tool_call *call, const char *text)
 	if (message && error != -ENOENT) {
 		const char *reason;
 
-		tool_fail(call, tool_error_from_errno(error, &reason), NULL, "%s", message);
+		tool_fail(call, tool_error_from_errno(error, &reason), NULL, "%s.", message);
 	}
 	cJSON_Delete(json);
 	return error;

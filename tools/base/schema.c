@@ -73,6 +73,21 @@ static void print_list(struct buffer *problem, const cJSON *list)
 
 static int check(const cJSON *schema, cJSON *value, const char *where, struct buffer *problem);
 
+static void member_name(char name[256], const char *where, const char *member)
+{
+	snprintf(name, 256, "%s%s%s", where, *where ? "." : "", member);
+}
+
+/* In characters, as JSON Schema has it. */
+static double text_length(const char *text)
+{
+	double length = 0;
+
+	for (; *text; text++)
+		length += (*text & 0xc0) != 0x80;
+	return length;
+}
+
 static int check_bound(double got, const cJSON *bound, bool is_minimum, const char *what,
 	const char *where, struct buffer *problem)
 {
@@ -92,7 +107,7 @@ static int check_bounds(
 
 	if (cJSON_IsString(value)) {
 		low = "minLength", high = "maxLength", what = "the length of ";
-		got = (double)strlen(value->valuestring);
+		got = text_length(value->valuestring);
 	} else if (cJSON_IsArray(value)) {
 		low = "minItems", high = "maxItems", what = "the number of items of ";
 		got = cJSON_GetArraySize(value);
@@ -137,8 +152,13 @@ static int check_names(
 			print_known_names(problem, properties);
 			return -EINVAL;
 		}
-		if (cJSON_IsObject(more) && check(more, (cJSON *)item, item->string, problem) < 0)
-			return -EINVAL;
+		if (cJSON_IsObject(more)) {
+			char name[256];
+
+			member_name(name, where, item->string);
+			if (check(more, (cJSON *)item, name, problem) < 0)
+				return -EINVAL;
+		}
 	}
 	return 0;
 }
@@ -156,7 +176,7 @@ static int check_object(
 		const cJSON *fallback = json_member(property, "default");
 		char name[256];
 
-		snprintf(name, sizeof(name), "%s%s%s", where, *where ? "." : "", property->string);
+		member_name(name, where, property->string);
 		if (cJSON_IsNull(item) && !schema_requires(schema, property->string)) {
 			/* Several clients send null for "not given". */
 			cJSON_DeleteItemFromObjectCaseSensitive(value, property->string);

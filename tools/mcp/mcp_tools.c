@@ -486,6 +486,10 @@ void mcp_call_tool(struct mcp_request *request)
 		return;
 	}
 	arguments = cJSON_GetObjectItemCaseSensitive(request->params, "arguments");
+	/* Clients in languages whose empty map is an empty list, and those that send what is not
+	 * there. */
+	if (cJSON_IsNull(arguments) || (cJSON_IsArray(arguments) && !arguments->child))
+		arguments = NULL;
 	request->call = tool_call_new(
 		&request->server->session, tool, cJSON_Duplicate(arguments, true), NULL);
 	if (!request->call) {
