@@ -379,6 +379,73 @@ test_a_restart_while_it_connects_is_noticed() {
 	stop_daemon
 }
 
+# A machine with sshd, and containers at it: this one.  The engine there is ours.
+start_sshd_with_engine() {
+	local name settings="HOME=$tmp/far XDG_CACHE_HOME=$tmp/far/cache XDG_RUNTIME_DIR=$tmp/far PATH=$tmp/there:$PATH"
+
+	[ ! -e "$tmp/ssh/ssh_config" ] || return 0
+	mkdir -p "$tmp/far" "$tmp/there"
+	for name in CONTAINERS_CONF CONTAINERS_STORAGE_CONF DOCKER_HOST DOCKER_CONFIG; do
+		[ -z "${!name:-}" ] || settings+=" $name=${!name}"
+	done
+	"$sshd_script" start "$tmp/ssh" "SetEnv $settings" || skip "no sshd"
+}
+
+test_a_container_at_an_ssh_host() {
+	local ssh
+
+	start_sshd_with_engine
+	ssh=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config")
+	run_box inner box
+	"$engine" exec inner sh -c 'mkdir /work/dir && echo there >/work/dir/there'
+	uri="ssh://box/work/dir?inside=$engine:inner"
+	start_daemon "${ssh[@]}"
+	expect there "$(cat "$mnt/there")"
+	expect "/bin/sleep 1000000 " "$("$ISTHMUS" exec "$mnt" -- sh -c 'tr "\0" " " </proc/1/cmdline')" "where a command runs"
+	rm "$mnt/there"
+	operations
+	stop_daemon
+	wait_for 10 nothing_of_ours inner || fail "left $(ours inner)"
+	# Without a directory, the image's; a user; and as an option of the mount.
+	"$engine" exec inner chmod 777 /work
+	uri=ssh://box
+	start_daemon "${ssh[@]}" -o "inside=$engine:app@inner"
+	echo here >"$mnt/here"
+	expect 1000 "$("$engine" exec inner stat -c %u /work/here)" "owner of a new file"
+	begins_anew inner
+	replaced_is_told
+	expect here "$(cat "$mnt/here")"
+	stop_daemon
+	"$ISTHMUS" doctor "$uri" "${ssh[@]}" -o "inside=$engine:inner" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
+	finds ok 'sh, but no bash'
+}
+
+test_a_container_at_an_ssh_host_that_cannot_be_reached() {
+	local ssh
+
+	start_sshd_with_engine
+	ssh=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config")
+	run_box down2 box
+	run_box bare2 bare
+	run_box inner2 box
+	"$engine" kill down2 >/dev/null
+	refused "start it with '$engine start down2'" "ssh://box/work?inside=$engine:down2" "${ssh[@]}"
+	grep -qF "\"$engine:down2 at box\"" "$tmp/out" || fail "$(cat "$tmp/out")"
+	refused "'$engine ps -a' shows the names" "ssh://box/work?inside=$engine:nosuch" "${ssh[@]}"
+	refused "its image has no shell" "ssh://box/app?inside=$engine:bare2" "${ssh[@]}"
+	refused 'cannot open the directory "/nowhere"' "ssh://box/nowhere?inside=$engine:inner2" "${ssh[@]}"
+	refused 'write inside=docker:' "ssh://box/work?inside=inner" "${ssh[@]}"
+	refused 'write inside=docker:' "ssh://box/work?inside=lxd:inner" "${ssh[@]}"
+	refused 'write inside=docker:' "ssh://box?inside=$engine:inner/work" "${ssh[@]}"
+	refused 'is not the name of a container' "ssh://box/work?inside=$engine:--rm" "${ssh[@]}"
+	refused 'is not the name of a user' "ssh://box/work?inside=$engine:-u@inner" "${ssh[@]}"
+	refused 'no option "insid"' "ssh://box/work?insid=x" "${ssh[@]}"
+	printf '#!/bin/sh\necho "sh: 1: exec: %s: not found" >&2\nexit 127\n' "$engine" >"$tmp/there/$engine"
+	chmod +x "$tmp/there/$engine"
+	refused "install " "ssh://box/work?inside=$engine:inner2" "${ssh[@]}"
+	rm "$tmp/there/$engine"
+}
+
 # As kubectl: noise on stderr, no users, options before and behind the verb.
 play_kubectl() {
 	mkdir -p "$tmp/bin"

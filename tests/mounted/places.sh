@@ -155,6 +155,28 @@ test_dev_containers() {
 	works "Dev containers"
 }
 
+test_a_container_at_another_machine() {
+	setup
+	stand_in ssh <<-END
+		words=("\$@")
+		words[-1]=\${words[-1]/#exec docker/exec $tmp/bin/docker}
+		exec "$(command -v ssh)" -F "\$HOME/.ssh/config" "\${words[@]}"
+	END
+	entry build >"$HOME/.ssh/config"
+	stand_in docker <<-END
+		case "\$*" in
+		"context create build --docker host=ssh://build") exit ;;
+		"--context build inspect "*) echo web then; exit ;;
+		"--context build exec -i web "*) shift 2 ;;
+		"exec -i web "*) ;;
+		*) exit 64 ;;
+		esac
+		HOME=$tmp/far exec "\${@:4}"
+	END
+	works "Containers of another machine"
+	works "Containers of another machine" 2
+}
+
 test_every_recipe_is_tried() {
 	local blocks tried
 

@@ -10,6 +10,7 @@
 #include "backends/remote/client/transport.h"
 #include "backends/remote/wire/protocol.h"
 
+struct end;
 struct scheme;
 struct workspace;
 
@@ -25,6 +26,7 @@ static const uint32_t REMOTE_WAITS_FOREVER = UINT32_MAX;
 
 struct remote_settings {
 	const struct scheme *scheme;
+	const struct end *inside;   /* of the container at that machine, `target`; NULL: none */
 	struct end_target target;   /* taken over on success */
 	struct transport transport; /* taken over on success */
 	char *root;                 /* absolute, at the far end; taken over on success */

@@ -92,7 +92,9 @@ static void write_reason(const struct remote *remote, int error, const char *det
 		buffer_printf(&text, " (it said first: \"%s\")", line);
 	if (*advice) {
 		buffer_append_string(&text, "; ");
-		add_advice(&text, advice, remote->settings.transport.name);
+		add_advice(&text, advice,
+			remote->settings.inside ? remote->settings.target.name
+						: remote->settings.transport.name);
 	}
 	*ret_reason = buffer_steal_string(&text);
 	if (*ret_reason)
@@ -111,6 +113,16 @@ static char *add_noise(const char *words, const struct buffer *noise)
 	return all;
 }
 
+/* The first of the list whose words are there; NULL: none. */
+static const struct end_advice *find_advice(const struct end *end, const char *words)
+{
+	const struct end_advice *known = end ? end->advice : NULL;
+
+	while (known && known->words && !strstr(words, known->words))
+		known++;
+	return known && known->words ? known : NULL;
+}
+
 /* Gathers what is known of a failed attempt and picks the best errno.  `all`: the words,
  * add_noise(). */
 static int explain(const struct remote *remote, const char *words, const char *all, int error,
@@ -120,15 +132,17 @@ static int explain(const struct remote *remote, const char *words, const char *a
 	char line[NOISE_LINE_BYTES];
 	int cause = error;
 	const struct end *end = remote->settings.scheme->end;
+	const struct end_advice *known;
 	const char *advice = "";
 	bool is_first = memcmp(remote->session, no_session, TOKEN_BYTES) == 0;
 
-	for (const struct end_advice *known = end->advice; all && known && known->words; known++)
-		if (strstr(all, known->words)) {
-			error = known->error;
-			advice = known->advice;
-			break;
-		}
+	known = all ? find_advice(remote->settings.inside, all) : NULL;
+	if (all && !known)
+		known = find_advice(end, all);
+	if (known) {
+		error = known->error;
+		advice = known->advice;
+	}
 	first_line(noise, line, sizeof(line));
 	if (cause == -EPIPE || cause == -EPROTO || cause == -ECANCELED) {
 		error = error == cause ? -ENOTCONN : error;

@@ -213,6 +213,8 @@ static void list_podman(const struct workspace_options *options, struct argv *ar
 static const struct end_advice docker_advice[] = {
 	{"cannot run \"docker\"", -ENOENT,
 		"install the client of Docker (docker-cli or docker.io)"},
+	{"docker: not found", -ENOENT, "install the client of Docker there"}, /* by ssh: */
+	{"command not found: docker", -ENOENT, "install the client of Docker there"},
 	{"permission denied while trying to connect", -EACCES,
 		"the engine's socket is for root and the group docker: join that group "
 		"(usermod -aG docker USER, then log in again), or set DOCKER_HOST or -o context"},
@@ -234,6 +236,8 @@ static const struct end_advice docker_advice[] = {
 
 static const struct end_advice podman_advice[] = {
 	{"cannot run \"podman\"", -ENOENT, "install podman"},
+	{"podman: not found", -ENOENT, "install podman there"}, /* by ssh: */
+	{"command not found: podman", -ENOENT, "install podman there"},
 	{"no such container", -ENOENT,
 		"'podman ps -a' shows the names; root and each user have containers of their own"},
 	{"no container with name or ID", -ENOENT,

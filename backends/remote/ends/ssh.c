@@ -1,4 +1,5 @@
-/* ssh://[user@]host[:port][/dir] - any machine that OpenSSH reaches. */
+/* ssh://[user@]host[:port][/dir][?inside=ENGINE:CONTAINER] - any machine that OpenSSH reaches, or a
+ * container there. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static void explain(char **ret_reason, const char *format, const char *text)
 struct ssh_address {
 	char *host; /* with "user@" */
 	char *port; /* NULL: as ssh decides */
-	char *root;
+	char *root; /* NULL: none is given */
 };
 
 static void ssh_address_done(struct ssh_address *address)
@@ -97,8 +98,8 @@ static int parse_ssh_address(const char *rest, struct ssh_address *address)
 	if (!slash)
 		slash = start + strlen(start);
 	address->host = strndup(start, (size_t)(slash - start));
-	address->root = strdup(*slash ? slash : "/~");
-	if (!address->host || !address->root)
+	address->root = *slash ? strdup(slash) : NULL;
+	if (!address->host || (*slash && !address->root))
 		return -ENOMEM;
 	colon = port_of(address->host);
 	if (colon) {
@@ -167,9 +168,65 @@ static bool is_openssh(const char *command)
 	return !command || strcmp(command, "ssh") == 0 || strncmp(command, "ssh ", 4) == 0;
 }
 
+/* ---- A container at that machine ------------------------------------------------------- */
+
+static int refuse_inside(const char *inside, char **ret_reason)
+{
+	if (asprintf(ret_reason,
+		    "option inside=\"%s\": write inside=docker:[USER@]CONTAINER or "
+		    "inside=podman:[USER@]CONTAINER",
+		    inside) < 0)
+		*ret_reason = NULL;
+	return -EINVAL;
+}
+
+/* Reads the option into the target, as the scheme of that name reads its URI. */
+static int prepare_inside(const char *inside, const struct workspace_options *options,
+	struct remote_settings *settings, char **ret_reason)
+{
+	static const struct scheme *const engines[] = {&docker_scheme, &podman_scheme};
+	size_t length = strcspn(inside, ":");
+	cleanup_free char *rest = NULL;
+
+	for (size_t i = 0; i < array_size(engines) && inside[length]; i++)
+		if (strlen(engines[i]->about.name) == length &&
+			strncmp(engines[i]->about.name, inside, length) == 0)
+			settings->inside = engines[i]->end;
+	if (!settings->inside || strchr(inside, '/'))
+		return refuse_inside(inside, ret_reason);
+	if (asprintf(&rest, "//%s", inside + length + 1) < 0) {
+		rest = NULL;
+		return -ENOMEM;
+	}
+	return settings->inside->prepare(rest, options, settings, ret_reason);
+}
+
+/* The line for the shell at the host.  No word of it but the script, which has no quote, needs
+ * quotes: names were checked. */
+static char *inside_command(const struct remote_settings *settings)
+{
+	cleanup_free char *script = NULL;
+	cleanup_buffer struct buffer line = {0};
+	cleanup_argv struct argv words = {0}, argv = {0};
+	int r = 0;
+
+	if (asprintf(&script, "'%s'", bootstrap_script) < 0)
+		return NULL;
+	argv_add_two(&words, "sh", "-c");
+	argv_add(&words, script);
+	settings->inside->stream(&settings->target, words.words, &argv);
+	r = words.failed || argv.failed ? -ENOMEM : buffer_append_string(&line, "exec");
+	for (char **word = argv.words; r == 0 && *word; word++)
+		r = buffer_printf(&line, " %s", *word);
+	return r < 0 ? NULL : buffer_steal_string(&line);
+}
+
+/* ---- The command ----------------------------------------------------------------------- */
+
 static int build_ssh(
 	const struct ssh_address *address, const char *command, struct remote_settings *settings)
 {
+	cleanup_free char *inside = settings->inside ? inside_command(settings) : NULL;
 	cleanup_argv struct argv argv = {0};
 	struct ssh_options options = {0};
 	int r = add_ssh_command(&argv, command);
@@ -201,14 +258,31 @@ static int build_ssh(
 		argv_add(&argv, options.sharing);
 	argv_add(&argv, "--");
 	argv_add(&argv, address->host);
-	argv_add(&argv, bootstrap_command);
+	argv_add(&argv, inside ? inside : bootstrap_command);
+	if (settings->inside && !inside)
+		return -ENOMEM;
 	return r < 0 ? r : argv_steal(&argv, &settings->transport.argv);
+}
+
+/* Without a directory it is the home, or the working directory that the container's image gives. */
+static int set_names(
+	struct ssh_address *address, const char *inside, struct remote_settings *settings)
+{
+	free(settings->root);
+	settings->root = address->root ? steal_ptr(&address->root) : strdup(inside ? "" : "/~");
+	free(settings->transport.name);
+	if (!inside)
+		settings->transport.name = steal_ptr(&address->host);
+	else if (asprintf(&settings->transport.name, "%s at %s", inside, address->host) < 0)
+		settings->transport.name = NULL;
+	return settings->root && settings->transport.name ? 0 : -ENOMEM;
 }
 
 static int prepare(const char *rest, const struct workspace_options *options,
 	struct remote_settings *settings, char **ret_reason)
 {
 	cleanup_with(ssh_address_done) struct ssh_address address = {0};
+	const char *inside = workspace_option(options, "inside");
 	int r = parse_ssh_address(rest, &address);
 
 	if (r == -EINVAL)
@@ -227,12 +301,14 @@ static int prepare(const char *rest, const struct workspace_options *options,
 			address.host);
 		return -EINVAL;
 	}
+	if (inside)
+		r = prepare_inside(inside, options, settings, ret_reason);
+	if (r < 0)
+		return r;
 	settings->transport.gives_shell = true;
 	settings->transport.may_prompt = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 	r = build_ssh(&address, workspace_option(options, "ssh_command"), settings);
-	settings->root = steal_ptr(&address.root);
-	settings->transport.name = steal_ptr(&address.host);
-	return r;
+	return r < 0 ? r : set_names(&address, inside, settings);
 }
 
 /* What words of ssh mean. */
@@ -253,13 +329,18 @@ static const struct end_advice advice[] = {
 	{"Connection refused", -EHOSTUNREACH, "check that sshd runs there, and the port"},
 	{"No route to host", -EHOSTUNREACH, "check the network"},
 	{"unreachable", -EHOSTUNREACH, "check the network"},
+	{"executable file not found in", -ENOENT,
+		"its image has no shell, and only docker:// and podman:// copy the helper in: use "
+		"these, with -o context or -o connection for that machine"},
 	{0},
 };
 
-static const struct workspace_scheme_option options[] = {{"ssh_command", "COMMAND"}, {0}};
+static const struct workspace_scheme_option options[] = {
+	{"ssh_command", "COMMAND"}, {"inside", "ENGINE:[USER@]CONTAINER"}, {0}};
 
 static const struct end ssh_end = {
 	.prepare = prepare,
+	.takes_parameters = true,
 	.advice = advice,
 	.silent_advice =
 		"'ssh HOST true' must work: the account there must be able to run commands (sftp "
