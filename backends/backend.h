@@ -42,10 +42,10 @@ int scheme_check_options(const struct scheme *scheme, const struct workspace_opt
 int scheme_open(const char *name, const char *rest, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);
 
-/* Puts the layers that the options ask for (backends/layers.c) on top of `place`, which is freed on
- * failure.  Errors as workspace_open(). */
-int layers_add(const char *uri, const struct workspace_options *options, struct workspace *place,
-	struct workspace **ret_workspace, char **ret_reason);
+/* Puts the layers that the options ask for (backends/layers.c) on top of `workspace`, which is
+ * freed on failure.  Errors as workspace_open(). */
+int layers_add(const char *uri, const struct workspace_options *options,
+	struct workspace *workspace, struct workspace **ret_workspace, char **ret_reason);
 
 /* Parses the value of `option`: bytes, with k, M, G or T (powers of 1024) behind them. */
 int backend_parse_size(const char *option, const char *text, uint64_t min_bytes,

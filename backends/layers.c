@@ -218,17 +218,17 @@ const struct workspace_layer *workspace_layer(size_t index)
 	return index < array_size(layers) ? &layers[index].about : NULL;
 }
 
-int layers_add(const char *uri, const struct workspace_options *options, struct workspace *place,
-	struct workspace **ret_workspace, char **ret_reason)
+int layers_add(const char *uri, const struct workspace_options *options,
+	struct workspace *workspace, struct workspace **ret_workspace, char **ret_reason)
 {
 	for (size_t i = 0; i < array_size(layers); i++) {
-		int r = layers[i].add(uri, options, place, &place, ret_reason);
+		int r = layers[i].add(uri, options, workspace, &workspace, ret_reason);
 
 		if (r < 0) {
-			workspace_free(place);
+			workspace_free(workspace);
 			return r;
 		}
 	}
-	*ret_workspace = place;
+	*ret_workspace = workspace;
 	return 0;
 }

@@ -246,7 +246,7 @@ int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct 
 	int r = check_object(object);
 
 	begin_change(ctx);
-	ctx->served.is_early = false;
+	ctx->served.is_async = false;
 	REQUIRE_OPERATION(w, setattr, -EROFS);
 	if (r < 0)
 		return r;
@@ -314,7 +314,7 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 	int r = check_object(object);
 
 	begin_change(ctx);
-	ctx->served.is_early = false;
+	ctx->served.is_async = false;
 	if (r < 0)
 		return r;
 	if (!w->ops->write && ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC)))
@@ -328,7 +328,7 @@ int workspace_create(struct op_context *ctx, struct workspace *w, const char *pa
 	int r = *path ? check_changed_path(path) : -EEXIST;
 
 	begin_change(ctx);
-	ctx->served.is_early = false;
+	ctx->served.is_async = false;
 	REQUIRE_OPERATION(w, create, -EROFS);
 	if (r < 0)
 		return r;

@@ -104,8 +104,8 @@ int workspace_rename(struct op_context *ctx, struct workspace *w, const char *fr
 /* Optional (NULL: -EROFS).  Sets what `mask` (enum setattr_mask) names, all or, as far
  * as can be told beforehand, nothing.  -EFBIG, -EISDIR (size of a
  * directory).  SET_SIZE through a handle that is open for writing needs no
- * permission of the file's mode; with CREATE_IS_EARLY it may return when it is only queued
- * (served.is_early, and no attributes): flush, fsync, or a later write then return its error. */
+ * permission of the file's mode; with CREATE_ASYNC it may return when it is only queued
+ * (served.is_async, and no attributes): flush, fsync, or a later write then return its error. */
 int workspace_setattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	unsigned mask, const struct attributes *want, struct attributes *ret_attributes);
 
@@ -131,7 +131,7 @@ int workspace_check(struct op_context *ctx, struct workspace *w);
  * and its writes, with O_APPEND, go to the end of file in one piece, also while
  * others append.  The caller closes it.  -EISDIR, -ETXTBSY, -ENXIO.
  * Through object->file it opens the same object once more, with other flags.
- * With served.is_early (see await_name) only the ctime of the attributes counts. */
+ * With served.is_async (see await_name) only the ctime of the attributes counts. */
 int workspace_open_file(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes);
@@ -141,9 +141,9 @@ int workspace_open_file(struct op_context *ctx, struct workspace *w,
 int workspace_create(struct op_context *ctx, struct workspace *w, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes);
 
-/* Optional (NULL: nothing is answered early).  For a handle that create or open_file gave out with
- * served.is_early: waits until that is done, and returns what it would have; the same each
- * time.  The attributes from create were right but for the times; or, without O_EXCL, another
+/* Optional (NULL: nothing is answered before it is done).  For a handle that create or open_file
+ * gave out with served.is_async: waits until that is done, and returns what it would have; the same
+ * each time.  The attributes from create were right but for the times; or, without O_EXCL, another
  * process was quicker to make the name, or has put another file there: then the handle leads to
  * that file, truncated if asked for, and the answer has its attributes.  After an error every
  * operation on the handle returns that. -EAGAIN: interrupted, or the workspace is out of reach; to

@@ -23,8 +23,9 @@ enum {
 	CONTENT_COST_BYTES = 256,          /* of the content of an empty file: calls, and memory */
 };
 
-/* Of a repository's own files, those are told that have patterns, or say where there are more. */
-enum git_place { NOT_GIT, IN_GIT, IN_GIT_INFO };
+/* Of a repository's own files, those are reported that have patterns, or say where there are more.
+ */
+enum git_part { NOT_GIT, IN_GIT, IN_GIT_INFO };
 
 struct pending_directory {
 	struct pending_directory *next;
@@ -47,20 +48,20 @@ struct child {
 	char name[];
 };
 
-/* A directory that was read: what is in it is looked through, and told. */
+/* A directory that was read: what is in it is looked through, and reported. */
 struct visit {
 	struct visit *next;
 	struct pending_directory *directory;
 	struct dir_entry entry;
 	struct child *children, **last_child;
-	uint64_t at;              /* position of the look at these */
-	struct ignore *ignore;    /* the lists for them ... */
-	enum git_place git_place; /* ... and whether the directory is a repository's own */
-	char path[];              /* from the root of the workspace */
+	uint64_t at;            /* position of the look at these */
+	struct ignore *ignore;  /* the lists for them ... */
+	enum git_part git_part; /* ... and whether the directory is a repository's own */
+	char path[];            /* from the root of the workspace */
 };
 
 /* How far the walk has come: what is in front of `child` of that visit; NULL: all of it. */
-struct place {
+struct progress {
 	struct visit *visit;
 	struct child *child;
 };
@@ -69,7 +70,7 @@ struct place {
 struct batch {
 	struct searched_file *files[FILES_MAX];
 	size_t count;
-	struct place end;
+	struct progress end;
 };
 
 struct walk {
@@ -80,17 +81,17 @@ struct walk {
 	dir_entry_sink sink;
 	void *user;
 	struct pending_directory *first, **last;
-	struct ignore *above;    /* the lists above the scanned directory */
-	struct visit *visits;    /* that are not told, the one that is being told first */
-	struct place read, told; /* what is in front of them was */
-	uint64_t entries;        /* read */
+	struct ignore *above;           /* the lists above the scanned directory */
+	struct visit *visits;           /* not reported yet, the one under way first */
+	struct progress read, reported; /* what is in front of them was */
+	uint64_t entries;               /* read */
 	uint64_t content_bytes;
 	uint64_t first_bytes;  /* of files that are read first */
 	struct buffer content; /* of one file: fresh memory for each costs more than reading it */
 	struct text_search *search; /* NULL: no search */
-	struct batch
-		batches[2]; /* of a search: one is looked through while others are read and told */
-	struct glob names;  /* of the files that are looked through, if request->names */
+	struct batch batches[2];    /* of a search: one is looked through while others are read and
+				       reported */
+	struct glob names;          /* of the files that are looked through, if request->names */
 };
 
 static void directory_unref(struct pending_directory *directory)
@@ -260,7 +261,7 @@ bool scan_is_read_first(const char *name)
 
 /* ---- What git ignores ------------------------------------------------------------------ */
 
-static enum git_place git_place_of(const char *directory)
+static enum git_part git_part_of(const char *directory)
 {
 	size_t length = path_parent_length(directory);
 	const char *name = path_name(directory);
@@ -299,7 +300,7 @@ static int enter(struct walk *walk, struct visit *visit)
 
 	if (!(walk->request->flags & SCAN_NOT_IGNORED))
 		return 0;
-	visit->git_place = git_place_of(visit->path);
+	visit->git_part = git_part_of(visit->path);
 	for (const struct child *child = visit->children; child; child = child->next) {
 		if (strcmp(child->name, ".gitignore") == 0)
 			list = child;
@@ -336,11 +337,11 @@ static int enter_above(struct walk *walk)
 	return r;
 }
 
-static bool has_patterns(enum git_place place, const char *name)
+static bool has_patterns(enum git_part progress, const char *name)
 {
-	return strcmp(name, place == NOT_GIT  ? ".gitignore"
-			    : place == IN_GIT ? "config"
-					      : "exclude") == 0;
+	return strcmp(name, progress == NOT_GIT  ? ".gitignore"
+			    : progress == IN_GIT ? "config"
+						 : "exclude") == 0;
 }
 
 static bool is_ignored(
@@ -350,8 +351,8 @@ static bool is_ignored(
 
 	if (!(walk->request->flags & SCAN_NOT_IGNORED))
 		return false;
-	if (visit->git_place != NOT_GIT)
-		return !is_directory || visit->git_place != IN_GIT || strcmp(name, "info") != 0;
+	if (visit->git_part != NOT_GIT)
+		return !is_directory || visit->git_part != IN_GIT || strcmp(name, "info") != 0;
 	if (strcmp(name, ".git") == 0)
 		return !is_directory;
 	return ignore_matches(visit->ignore, path, is_directory);
@@ -450,7 +451,7 @@ static int read_next(struct walk *walk)
 		r = list_children(walk, visit);
 	if (r == 0)
 		r = enter(walk, visit);
-	walk->read = (struct place){visit, visit->children};
+	walk->read = (struct progress){visit, visit->children};
 	return r;
 }
 
@@ -547,14 +548,14 @@ static bool is_brought_first(const struct walk *walk, const struct child *child)
 }
 
 static bool wants_content(
-	const struct walk *walk, enum git_place git_place, const struct child *child)
+	const struct walk *walk, enum git_part git_part, const struct child *child)
 {
 	const struct scan_request *request = walk->request;
 	uint64_t size = child->attributes.size_bytes;
 
 	if (!S_ISREG(child->attributes.mode))
 		return false;
-	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(git_place, child->name))
+	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(git_part, child->name))
 		return size <= IGNORE_FILE_MAX_BYTES;
 	if (is_brought_first(walk, child))
 		return true;
@@ -585,7 +586,7 @@ static int tell_child(struct walk *walk, const struct visit *visit, const struct
 	if (S_ISLNK(attributes->mode) &&
 		workspace_readlink(walk->ctx, walk->workspace, &object, &target) == 0)
 		entry.link_target = target;
-	if (wants_content(walk, visit->git_place, child))
+	if (wants_content(walk, visit->git_part, child))
 		entry.content = read_whole(walk, &object, attributes->size_bytes);
 	if (entry.content) {
 		entry.content_size = attributes->size_bytes;
@@ -597,41 +598,41 @@ static int tell_child(struct walk *walk, const struct visit *visit, const struct
 	return walk->sink(walk->user, &entry);
 }
 
-/* The next directory, or what is next in the one that is being told. */
-static int tell_next(struct walk *walk)
+/* The next directory, or what is next in the one under way. */
+static int report_next(struct walk *walk)
 {
-	struct visit *visit = walk->told.visit;
-	struct child *child = walk->told.child;
+	struct visit *visit = walk->reported.visit;
+	struct child *child = walk->reported.child;
 
 	if (child) {
-		walk->told.child = child->next;
+		walk->reported.child = child->next;
 		return S_ISDIR(child->attributes.mode) ? 0 : tell_child(walk, visit, child);
 	}
 	if (visit) {
 		walk->visits = visit->next;
 		visit_free(visit);
 	}
-	walk->told = (struct place){walk->visits, walk->visits->children};
+	walk->reported = (struct progress){walk->visits, walk->visits->children};
 	return walk->sink(walk->user, &walk->visits->entry);
 }
 
-static bool is_at(const struct place *a, const struct place *b)
+static bool is_at(const struct progress *a, const struct progress *b)
 {
 	return a->visit == b->visit && a->child == b->child;
 }
 
-static int tell_until(struct walk *walk, const struct place *end)
+static int report_until(struct walk *walk, const struct progress *end)
 {
 	int r = 0;
 
-	while (r >= 0 && !is_at(&walk->told, end))
-		r = tell_next(walk);
+	while (r >= 0 && !is_at(&walk->reported, end))
+		r = report_next(walk);
 	return r < 0 ? r : 0;
 }
 
 /* ---- All of it ------------------------------------------------------------------------------ */
 
-/* While others look through one batch, the next one is read, and the one before is told. */
+/* While others look through one batch, the next one is read, and the one before is reported. */
 static int go(struct walk *walk)
 {
 	struct batch *now = &walk->batches[0], *next = &walk->batches[1];
@@ -646,10 +647,11 @@ static int go(struct walk *walk)
 		if (r == 0 && walk->search)
 			text_search_start(walk->search, next->files, next->count);
 		if (r == 0)
-			r = tell_until(walk, walk->search ? &now->end : &next->end);
+			r = report_until(walk, walk->search ? &now->end : &next->end);
 		now = next;
 		next = last;
-	} while (r == 0 && (walk->first || walk->read.child || !is_at(&walk->told, &walk->read)));
+	} while (r == 0 &&
+		 (walk->first || walk->read.child || !is_at(&walk->reported, &walk->read)));
 	return r;
 }
 

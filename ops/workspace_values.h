@@ -82,8 +82,8 @@ struct facts {
 
 enum create_hint {
 	CREATE_WAITS,
-	CREATE_IS_FIRST, /* waits, but the next create in the directory may be early */
-	CREATE_IS_EARLY, /* what is at the name is known, and a change of that would be reported:
+	CREATE_IS_FIRST, /* waits, but the next create in the directory may be CREATE_ASYNC */
+	CREATE_ASYNC,    /* what is at the name is known, and a change of that would be reported:
 			  * need not wait.  Without O_EXCL the caller accepts a file that another
 			  * process is quicker to make */
 };
@@ -112,7 +112,7 @@ struct op_context {
 
 	/* create, and open_file with O_TRUNC for writing only: whether it may be answered before
 	 * the name is made, or the file truncated (see await_name).  setattr of the size alone,
-	 * through a handle: CREATE_IS_EARLY if it may be answered before. */
+	 * through a handle: CREATE_ASYNC if it may be answered before. */
 	enum create_hint create_hint;
 
 	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */
@@ -123,7 +123,7 @@ struct op_context {
 		uint32_t round_trips; /* waits for the far end on this call's behalf */
 		uint32_t repeats;  /* requests that were made anew, as the far end had lost them */
 		bool from_cache;   /* answered without asking the workspace */
-		bool is_early;     /* create, open_file: see await_name; setattr: the times are
+		bool is_async;     /* create, open_file: see await_name; setattr: the times are
 				    * not known yet */
 		bool is_other;     /* flush: without O_EXCL, the file is not the one that create
 				    * returned (see await_name) */

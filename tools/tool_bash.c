@@ -224,7 +224,7 @@ static int permission(struct tool_call *call)
 {
 	cleanup_free char *settings = NULL, *directory = NULL;
 	struct shell_analysis analysis = {0};
-	struct shell_place place;
+	struct shell_context context;
 	struct stat status;
 	bool is_special;
 	int r;
@@ -239,10 +239,10 @@ static int permission(struct tool_call *call)
 		return tool_fail_errno(call, r, "run the command in", directory);
 	if (shell_allowed(call))
 		return 0;
-	place = shell_place_of(call, directory);
+	context = shell_context_of(call, directory);
 	r = read_settings(call, &settings, &is_special);
 	if (r == 0)
-		r = shell_analyse(&place, settings, tool_string(call, "command"), &analysis);
+		r = shell_analyse(&context, settings, tool_string(call, "command"), &analysis);
 	if (r == 0)
 		r = keep_understood(call, &analysis);
 	if (r < 0)

@@ -33,7 +33,7 @@ static const char data_schema[] =
 	"\"notice\":{\"type\":\"string\"},\"left_out\":{\"type\":\"integer\"}},\"required\":["
 	"\"paths\",\"total\",\"truncated\"]}";
 
-struct place {
+struct found_path {
 	char *path; /* with '/' at the end of a directory's */
 	struct timespec mtime;
 };
@@ -45,7 +45,7 @@ struct finding {
 	bool newest_first; /* glob: files only, with their times */
 	size_t base;       /* bytes of the searched directory in each path */
 	pthread_mutex_t lock;
-	struct place *places; /* guarded by lock */
+	struct found_path *paths; /* guarded by lock */
 	size_t count, capacity;
 	bool too_many;
 	bool is_outside;     /* the pattern is about another tree */
@@ -58,17 +58,17 @@ static bool stopped(void *user)
 	return tool_cancelled(((struct finding *)user)->call);
 }
 
-static int add_place(struct finding *finding, struct place *place)
+static int add_path(struct finding *finding, struct found_path *found_path)
 {
 	int r = 0;
 
 	pthread_mutex_lock(&finding->lock);
 	if (finding->count == finding->capacity) {
 		size_t capacity = finding->capacity ? finding->capacity * 2 : 256;
-		struct place *grown = reallocarray(finding->places, capacity, sizeof(*grown));
+		struct found_path *grown = reallocarray(finding->paths, capacity, sizeof(*grown));
 
 		r = grown ? 0 : -ENOMEM;
-		finding->places = grown ? grown : finding->places;
+		finding->paths = grown ? grown : finding->paths;
 		finding->capacity = grown ? capacity : finding->capacity;
 	}
 	if (r == 0 && finding->count >= FOUND_MAX) {
@@ -76,7 +76,7 @@ static int add_place(struct finding *finding, struct place *place)
 		r = -E2BIG;
 	}
 	if (r == 0)
-		finding->places[finding->count++] = *place;
+		finding->paths[finding->count++] = *found_path;
 	pthread_mutex_unlock(&finding->lock);
 	return r;
 }
@@ -95,7 +95,7 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 {
 	struct finding *finding = user;
 	bool is_directory = entry->type == DT_DIR;
-	struct place place = {0};
+	struct found_path found_path = {0};
 	struct stat status;
 	int r;
 
@@ -107,24 +107,24 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 	if (finding->newest_first) {
 		if (fstatat(entry->directory, entry->name, &status, AT_SYMLINK_NOFOLLOW) < 0)
 			return 0;
-		place.mtime = status.st_mtim;
+		found_path.mtime = status.st_mtim;
 	}
-	if (asprintf(&place.path, "%s%s", entry->path, is_directory ? "/" : "") < 0)
+	if (asprintf(&found_path.path, "%s%s", entry->path, is_directory ? "/" : "") < 0)
 		return -ENOMEM;
-	r = add_place(finding, &place);
+	r = add_path(finding, &found_path);
 	if (r < 0)
-		free(place.path);
+		free(found_path.path);
 	return r;
 }
 
 static int by_path(const void *a, const void *b)
 {
-	return strcmp(((const struct place *)a)->path, ((const struct place *)b)->path);
+	return strcmp(((const struct found_path *)a)->path, ((const struct found_path *)b)->path);
 }
 
 static int by_time(const void *a, const void *b)
 {
-	const struct place *left = a, *right = b;
+	const struct found_path *left = a, *right = b;
 
 	if (left->mtime.tv_sec != right->mtime.tv_sec)
 		return left->mtime.tv_sec < right->mtime.tv_sec ? 1 : -1;
@@ -170,11 +170,11 @@ static int describe(struct finding *finding)
 	size_t limit = (size_t)tool_integer(call, "limit", FIND_LIMIT), shown = 0;
 
 	if (finding->count)
-		qsort(finding->places, finding->count, sizeof(*finding->places),
+		qsort(finding->paths, finding->count, sizeof(*finding->paths),
 			finding->newest_first ? by_time : by_path);
 	for (; shown < finding->count && shown < limit && shown < TOOL_OUTPUT_MAX_LINES; shown++) {
 		struct buffer clean cleanup_buffer = {0}, seen cleanup_buffer = {0};
-		const char *path = finding->places[shown].path;
+		const char *path = finding->paths[shown].path;
 
 		if (call->text.size + strlen(path) > TOOL_OUTPUT_MAX_BYTES - 250)
 			break;
@@ -248,8 +248,8 @@ static int run(struct tool_call *call, bool newest_first)
 	int r = search(&finding);
 
 	for (size_t i = 0; i < finding.count; i++)
-		free(finding.places[i].path);
-	free(finding.places);
+		free(finding.paths[i].path);
+	free(finding.paths);
 	free(finding.away);
 	permission_filter_done(&finding.filter);
 	glob_done(&finding.glob);

@@ -337,8 +337,8 @@ static int search_fd(struct grep *grep, unsigned worker, const char *path, int f
 }
 
 /* A file that was looked through at the workspace, and that we may read. */
-static int search_told(struct grep *grep, unsigned worker, const struct walk_entry *entry,
-	const struct ahead_file *told)
+static int search_ahead(struct grep *grep, unsigned worker, const struct walk_entry *entry,
+	const struct ahead_file *ahead)
 {
 	struct file_search search = {
 		.grep = grep, .path = entry->path, .fd = entry->directory, .name = entry->name};
@@ -347,13 +347,13 @@ static int search_told(struct grep *grep, unsigned worker, const struct walk_ent
 		.user = &search,
 		.stopped = file_stopped};
 	unsigned flags = 0;
-	int r = told->lines ? prepare_searcher(grep, worker) : 0;
+	int r = ahead->lines ? prepare_searcher(grep, worker) : 0;
 
 	if (r < 0)
 		return r;
-	if (told->lines)
+	if (ahead->lines)
 		r = searcher_run_excerpt(
-			grep->searchers[worker], told->lines, told->lines_size, &request, &flags);
+			grep->searchers[worker], ahead->lines, ahead->lines_size, &request, &flags);
 	return take_found(grep, &search, flags, r);
 }
 
@@ -376,7 +376,7 @@ static void joined(void *user)
 static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 {
 	struct grep *grep = user;
-	const struct ahead_file *told;
+	const struct ahead_file *ahead;
 	cleanup_fd int fd = -1;
 	bool binary;
 
@@ -386,9 +386,9 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 		return 0;
 	if (stopped(grep))
 		return -EINTR;
-	told = ahead_find(grep->ahead, entry);
-	if (told && (!told->lines || may_read(entry)))
-		return search_told(grep, worker, entry, told);
+	ahead = ahead_find(grep->ahead, entry);
+	if (ahead && (!ahead->lines || may_read(entry)))
+		return search_ahead(grep, worker, entry, ahead);
 	fd = openat(entry->directory, entry->name,
 		O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0) {

@@ -138,7 +138,7 @@ static int permission(struct tool_call *call)
 	cleanup_free const char **argv = make_argv(call);
 	struct buffer line cleanup_buffer = {0};
 	cleanup_free char *text = NULL, *sentence = NULL;
-	const struct shell_place place = shell_place_of(call, "");
+	const struct shell_context context = shell_context_of(call, "");
 	struct shell_analysis analysis = {0};
 	int r = argv ? 0 : -ENOMEM;
 
@@ -151,7 +151,7 @@ static int permission(struct tool_call *call)
 	}
 	text = buffer_steal_string(&line);
 	if (r < 0 || !text || asprintf(&sentence, "Launch application: %s", text) < 0 ||
-		shell_analyse_words(&place, argv, &analysis) < 0)
+		shell_analyse_words(&context, argv, &analysis) < 0)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
 	r = shell_ask(call, &analysis, text, sentence, NULL);
 	shell_analysis_done(&analysis);

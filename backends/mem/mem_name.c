@@ -11,8 +11,8 @@
 
 enum { LINKS_MAX = 65000 };
 
-/* A place in a directory: what is at a path, and where. */
-struct place {
+/* A name in a directory, and what has it. */
+struct slot {
 	struct mem_inode *parent;
 	const char *name;
 	struct mem_dirent *dirent; /* NULL: nothing there */
@@ -25,8 +25,8 @@ static int check_directory(const struct mem_inode *directory, const struct objec
 											: -ESTALE;
 }
 
-static int find_place(
-	struct mem *m, const char *path, const struct object_id *directory, struct place *ret_place)
+static int look_up(
+	struct mem *m, const char *path, const struct object_id *directory, struct slot *ret_slot)
 {
 	struct mem_inode *parent;
 	const char *name = path_name(path);
@@ -41,7 +41,7 @@ static int find_place(
 	r = check_directory(parent, directory);
 	if (r < 0)
 		return r;
-	*ret_place = (struct place){.parent = parent,
+	*ret_slot = (struct slot){.parent = parent,
 		.name = name,
 		.dirent = mem_directory_find(&parent->directory, name, strlen(name))};
 	return 0;
@@ -64,11 +64,11 @@ int mem_getattr(struct op_context *ctx, struct workspace *w, const struct object
 {
 	struct mem *m = mem_of(w);
 	struct mem_inode *inode;
-	struct place place;
+	struct slot slot;
 	int r;
 
 	mem_lock_to_look(m, ctx);
-	r = object->file ? 0 : find_place(m, object->path, &object->parent, &place);
+	r = object->file ? 0 : look_up(m, object->path, &object->parent, &slot);
 	if (r == 0)
 		r = mem_find(m, object, &inode);
 	if (r == 0)
@@ -191,19 +191,19 @@ static int new_below(struct mem *m, const struct op_context *ctx, const struct m
 	return mem_inode_new(m, mode, ctx->uid, gid, ret_inode);
 }
 
-static int add_name(struct mem *m, const struct place *place, struct mem_inode *inode)
+static int add_name(struct mem *m, const struct slot *slot, struct mem_inode *inode)
 {
-	int r = mem_directory_add(m, &place->parent->directory, place->name, inode);
+	int r = mem_directory_add(m, &slot->parent->directory, slot->name, inode);
 
 	if (r < 0)
 		return r;
 	inode->attributes.nlink++;
 	if (is_directory(inode)) {
 		inode->attributes.nlink++;
-		inode->parent = place->parent;
-		place->parent->attributes.nlink++;
+		inode->parent = slot->parent;
+		slot->parent->attributes.nlink++;
 	}
-	directory_changed(place->parent);
+	directory_changed(slot->parent);
 	return 0;
 }
 
@@ -211,21 +211,21 @@ static int make_locked(struct mem *m, struct op_context *ctx, const char *path, 
 	struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
-	struct place place = {0};
-	int r = find_place(m, path, &ctx->parent, &place);
+	struct slot slot = {0};
+	int r = look_up(m, path, &ctx->parent, &slot);
 
-	if (r == 0 && place.dirent)
+	if (r == 0 && slot.dirent)
 		r = -EEXIST;
 	if (r == 0)
-		r = new_below(m, ctx, place.parent, mode, &inode);
+		r = new_below(m, ctx, slot.parent, mode, &inode);
 	if (r < 0)
 		return r;
-	r = add_name(m, &place, inode);
+	r = add_name(m, &slot, inode);
 	if (r < 0) {
 		mem_inode_release(m, inode);
 		return r;
 	}
-	mem_tell_parent(ctx, place.parent);
+	mem_tell_parent(ctx, slot.parent);
 	*ret_inode = inode;
 	return 0;
 }
@@ -354,27 +354,27 @@ static int link_locked(struct mem *m, struct op_context *ctx, const struct objec
 	const char *path, struct mem_inode **ret_inode)
 {
 	struct mem_inode *inode;
-	struct place place = {0};
+	struct slot slot = {0};
 	int r = mem_find(m, object, &inode);
 
 	if (r == 0)
-		r = find_place(m, path, &ctx->new_parent, &place);
+		r = look_up(m, path, &ctx->new_parent, &slot);
 	if (r < 0)
 		return r;
 	if (is_directory(inode))
 		return -EPERM;
-	if (place.dirent)
+	if (slot.dirent)
 		return -EEXIST;
 	if (inode->attributes.nlink == 0 && !inode->linkable)
 		return -ENOENT;
 	if (inode->attributes.nlink >= LINKS_MAX)
 		return -EMLINK;
-	r = add_name(m, &place, inode);
+	r = add_name(m, &slot, inode);
 	if (r < 0)
 		return r;
 	inode->linkable = false;
 	inode->attributes.ctime = mem_now();
-	mem_tell_parent(ctx, place.parent);
+	mem_tell_parent(ctx, slot.parent);
 	*ret_inode = inode;
 	return 0;
 }
@@ -396,11 +396,11 @@ int mem_link(struct op_context *ctx, struct workspace *w, const struct object_re
 
 /* ---- Removing and moving ----------------------------------------------------------- */
 
-static int check_expected(const struct place *place, const struct object_id *expected)
+static int check_expected(const struct slot *slot, const struct object_id *expected)
 {
-	if (!place->dirent)
+	if (!slot->dirent)
 		return -ENOENT;
-	if (expected->inode && !object_id_equal(expected, &place->dirent->inode->attributes.id))
+	if (expected->inode && !object_id_equal(expected, &slot->dirent->inode->attributes.id))
 		return -ESTALE;
 	return 0;
 }
@@ -417,13 +417,13 @@ static void lose_name(struct mem *m, struct mem_inode *inode, struct mem_inode *
 	mem_inode_release(m, inode);
 }
 
-static void drop_name(struct mem *m, const struct place *place)
+static void drop_name(struct mem *m, const struct slot *slot)
 {
-	struct mem_inode *inode = place->dirent->inode;
+	struct mem_inode *inode = slot->dirent->inode;
 
-	mem_directory_remove(m, &place->parent->directory, place->dirent);
-	directory_changed(place->parent);
-	lose_name(m, inode, place->parent);
+	mem_directory_remove(m, &slot->parent->directory, slot->dirent);
+	directory_changed(slot->parent);
+	lose_name(m, inode, slot->parent);
 }
 
 static int check_unlink(const struct mem_inode *inode)
@@ -442,18 +442,18 @@ static int remove_name(struct op_context *ctx, struct workspace *w, const char *
 	const struct object_id *expected, int (*check)(const struct mem_inode *inode))
 {
 	struct mem *m = mem_of(w);
-	struct place place = {0};
+	struct slot slot = {0};
 	int r;
 
 	mem_lock_to_change(m, ctx);
-	r = find_place(m, path, &ctx->parent, &place);
+	r = look_up(m, path, &ctx->parent, &slot);
 	if (r == 0)
-		r = check_expected(&place, expected);
+		r = check_expected(&slot, expected);
 	if (r == 0)
-		r = check(place.dirent->inode);
+		r = check(slot.dirent->inode);
 	if (r == 0) {
-		drop_name(m, &place);
-		mem_tell_parent(ctx, place.parent);
+		drop_name(m, &slot);
+		mem_tell_parent(ctx, slot.parent);
 	}
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;
@@ -489,7 +489,7 @@ static void move_parent(struct mem_inode *inode, struct mem_inode *from, struct 
 	to->attributes.nlink++;
 }
 
-static int swap(const struct place *from, const struct place *to)
+static int swap(const struct slot *from, const struct slot *to)
 {
 	struct mem_inode *a = from->dirent->inode, *b;
 
@@ -510,7 +510,7 @@ static int swap(const struct place *from, const struct place *to)
 	return 0;
 }
 
-static int check_replaceable(const struct place *from, const struct mem_inode *target)
+static int check_replaceable(const struct slot *from, const struct mem_inode *target)
 {
 	const struct mem_inode *moved = from->dirent->inode;
 
@@ -523,8 +523,8 @@ static int check_replaceable(const struct place *from, const struct mem_inode *t
 	return target->directory.names.count ? -ENOTEMPTY : 0;
 }
 
-static int move(struct mem *m, const struct op_context *ctx, const struct place *from,
-	const struct place *to, unsigned flags)
+static int move(struct mem *m, const struct op_context *ctx, const struct slot *from,
+	const struct slot *to, unsigned flags)
 {
 	struct mem_inode *inode = from->dirent->inode, *whiteout = NULL;
 	struct mem_inode *target = to->dirent ? to->dirent->inode : NULL;
@@ -567,28 +567,28 @@ static int move(struct mem *m, const struct op_context *ctx, const struct place 
 int mem_rename(struct op_context *ctx, struct workspace *w, const char *from, const char *to,
 	unsigned flags, const struct object_id *expected)
 {
-	struct place from_place, to_place;
+	struct slot from_slot, to_slot;
 	struct mem_inode *moved = NULL, *target = NULL;
 	struct mem *m = mem_of(w);
 	int r;
 
 	mem_lock_to_change(m, ctx);
-	r = find_place(m, from, &ctx->parent, &from_place);
+	r = look_up(m, from, &ctx->parent, &from_slot);
 	if (r == 0)
-		r = check_expected(&from_place, expected);
+		r = check_expected(&from_slot, expected);
 	if (r == 0)
-		r = find_place(m, to, &ctx->new_parent, &to_place);
+		r = look_up(m, to, &ctx->new_parent, &to_slot);
 	if (r == 0)
-		moved = from_place.dirent->inode;
-	if (r == 0 && to_place.dirent)
-		target = to_place.dirent->inode;
+		moved = from_slot.dirent->inode;
+	if (r == 0 && to_slot.dirent)
+		target = to_slot.dirent->inode;
 	if (r == 0)
-		r = flags & RENAME_SWAP ? swap(&from_place, &to_place)
-					: move(m, ctx, &from_place, &to_place, flags);
+		r = flags & RENAME_SWAP ? swap(&from_slot, &to_slot)
+					: move(m, ctx, &from_slot, &to_slot, flags);
 	/* Else something is at the old name again. */
 	if (r == 0 && ctx->facts && !(flags & RENAME_LEAVE_WHITEOUT) && target != moved)
-		*ctx->facts = (struct facts){.parent = mem_inode_attributes(from_place.parent),
-			.new_parent = mem_inode_attributes(to_place.parent),
+		*ctx->facts = (struct facts){.parent = mem_inode_attributes(from_slot.parent),
+			.new_parent = mem_inode_attributes(to_slot.parent),
 			.object = mem_inode_attributes(moved)};
 	pthread_rwlock_unlock(&m->tree_lock);
 	return r;

@@ -10,8 +10,8 @@
 
 char *command_find_program(const char *name)
 {
-	static const char *const places[] = {"", "../libexec/", "../libexec/isthmus/", "../tools/",
-		"../backends/remote/", "../backends/"};
+	static const char *const directories[] = {"", "../libexec/", "../libexec/isthmus/",
+		"../tools/", "../backends/remote/", "../backends/"};
 	char self[PATH_MAX];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
@@ -19,8 +19,8 @@ char *command_find_program(const char *name)
 		return NULL;
 	self[length] = '\0';
 	*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < array_size(places); i++) {
-		cleanup_free char *path = string_printf("%s/%s%s", self, places[i], name);
+	for (size_t i = 0; i < array_size(directories); i++) {
+		cleanup_free char *path = string_printf("%s/%s%s", self, directories[i], name);
 
 		if (path && access(path, X_OK) == 0)
 			return steal_ptr(&path);

@@ -210,7 +210,7 @@ static int unmount(const char *path, enum how how)
 	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
 	cleanup_free char *mount_point = NULL, *type = NULL, *around = NULL, *id = NULL;
 	enum mount_point_state state;
-	int r = mount_point_resolve(path, &mount_point), told;
+	int r = mount_point_resolve(path, &mount_point), shown;
 	int64_t waiting;
 
 	if (r < 0)
@@ -222,8 +222,8 @@ static int unmount(const char *path, enum how how)
 	state = mount_point_look(mount_point, &type);
 	if (state == MOUNT_POINT_MOUNTED) {
 		r = unmount_living(mount_point, type, how);
-		told = tell_of_writes(mount_point, mount.uri, waiting);
-		return r ? r : told;
+		shown = tell_of_writes(mount_point, mount.uri, waiting);
+		return r ? r : shown;
 	}
 	if (state != MOUNT_POINT_DEAD) {
 		around = mount_point_around(mount_point, false);

@@ -23,7 +23,7 @@ struct search {
 	struct literals *texts;
 	struct buffer names; /* of files to be reported, a NUL behind each */
 	struct buffer lines; /* those of one file, behind its path */
-	unsigned long long told;
+	unsigned long long reported;
 };
 
 static void search_done(struct search *search)
@@ -116,7 +116,7 @@ static int take_entry(void *user, const struct dir_entry *entry)
 		return send_lines(search, entry);
 	if (search->names.size + size > FRAME_BYTES)
 		r = send_names(search);
-	search->told++;
+	search->reported++;
 	return r < 0 ? r : buffer_append(&search->names, entry->path, size);
 }
 
@@ -213,6 +213,6 @@ void control_search(struct connection *connection, const cJSON *request)
 			connection, r, "cannot search \"/%s\": %s", search.path, strerror(-r));
 		return;
 	}
-	snprintf(reply, sizeof(reply), "{\"told\":%llu}", search.told);
+	snprintf(reply, sizeof(reply), "{\"told\":%llu}", search.reported);
 	control_send(connection->fd, CONTROL_JSON, reply, strlen(reply));
 }

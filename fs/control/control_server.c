@@ -232,10 +232,10 @@ static bool is_allowed(struct connection *connection)
 }
 
 /* Under the lock. */
-static void give_place_back(struct connection *connection)
+static void release_slot(struct connection *connection)
 {
-	connection->server->connection_count -= connection->has_place;
-	connection->has_place = false;
+	connection->server->connection_count -= connection->has_slot;
+	connection->has_slot = false;
 }
 
 static void converse(struct connection *connection)
@@ -252,7 +252,7 @@ static void converse(struct connection *connection)
 	made_room = !connection->is_idle;
 	connection->is_idle = false;
 	if (r == -ECONNRESET)
-		give_place_back(connection);
+		release_slot(connection);
 	pthread_mutex_unlock(&connection->server->lock);
 	if (r == -ECONNRESET || made_room)
 		return;
@@ -279,7 +279,7 @@ static void forget_connection(struct connection *connection)
 	while (*at != connection)
 		at = &(*at)->next;
 	*at = connection->next;
-	give_place_back(connection);
+	release_slot(connection);
 	close(connection->fd);
 	free(connection);
 	pthread_mutex_unlock(&server->lock);
@@ -308,7 +308,7 @@ static bool make_room(struct control_server *server)
 	if (!oldest)
 		return false;
 	oldest->is_idle = false;
-	give_place_back(oldest);
+	release_slot(oldest);
 	shutdown(oldest->fd, SHUT_RDWR);
 	return true;
 }
@@ -352,7 +352,7 @@ static void serve_connection(struct connection *connection)
 	pthread_mutex_lock(&server->lock);
 	server->waiting--;
 	room = (server->waiting || start_worker(server)) && make_room(server) && !server->stopping;
-	connection->is_idle = connection->has_place = room;
+	connection->is_idle = connection->has_slot = room;
 	connection->next = server->connections;
 	server->connections = connection;
 	server->connection_count += room;

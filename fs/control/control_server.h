@@ -36,8 +36,8 @@ struct connection {
 	struct connection *next;
 	struct control_server *server;
 	int fd;
-	bool is_idle;   /* has sent no request yet; guarded by the server's lock */
-	bool has_place; /* in connection_count; likewise */
+	bool is_idle;  /* has sent no request yet; guarded by the server's lock */
+	bool has_slot; /* in connection_count; likewise */
 	struct ucred peer;
 };
 

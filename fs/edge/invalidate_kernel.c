@@ -243,51 +243,51 @@ void invalidate_directory(struct session *s, struct inode *directory)
 {
 	struct inode_table *table = s->mount->inodes;
 	struct inode *top = directory ? directory : inode_table_root(table);
-	struct inode_entry *places;
+	struct inode_entry *entries;
 	size_t count;
 
-	if (inode_table_entries(table, directory, &places, &count) < 0) {
+	if (inode_table_entries(table, directory, &entries, &count) < 0) {
 		invalidator_try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		if (places[i].inode)
-			dropper_drop(s->dropper, places[i].inode, true, NULL);
-		if (places[i].inode || RULE(MISSING_KEPT))
-			invalidate_entry(s, places[i].parent, places[i].name);
+		if (entries[i].inode)
+			dropper_drop(s->dropper, entries[i].inode, true, NULL);
+		if (entries[i].inode || RULE(MISSING_KEPT))
+			invalidate_entry(s, entries[i].parent, entries[i].name);
 	}
 	dropper_drop(s->dropper, top, true, NULL);
-	inode_table_entries_free(table, places, count);
+	inode_table_entries_free(table, entries, count);
 }
 
 void invalidate_unwatched(struct session *s)
 {
 	struct inode_table *table = s->mount->inodes;
 	struct inode *root = inode_table_root(table);
-	struct inode_entry *places;
+	struct inode_entry *entries;
 	size_t count;
 
-	if (inode_table_entries(table, NULL, &places, &count) < 0) {
+	if (inode_table_entries(table, NULL, &entries, &count) < 0) {
 		invalidator_try_again(s->invalidator);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
-		struct inode_entry *place = &places[i];
+		struct inode_entry *entry = &entries[i];
 		struct inode_state state;
 
-		if (!place->inode)
+		if (!entry->inode)
 			continue;
-		inode_table_state(table, place->inode, &state);
-		if (inode_directory(place->parent)->watched &&
-			(place->inode->is_directory ? inode_directory(place->inode)->watched
+		inode_table_state(table, entry->inode, &state);
+		if (inode_directory(entry->parent)->watched &&
+			(entry->inode->is_directory ? inode_directory(entry->inode)->watched
 						    : state.version.nlink == 1))
 			continue;
-		dropper_drop(s->dropper, place->inode, true, NULL);
-		if (!inode_directory(place->parent)->watched)
-			invalidate_entry(s, place->parent, place->name);
+		dropper_drop(s->dropper, entry->inode, true, NULL);
+		if (!inode_directory(entry->parent)->watched)
+			invalidate_entry(s, entry->parent, entry->name);
 	}
 	dropper_drop(s->dropper, root, false, NULL);
-	inode_table_entries_free(table, places, count);
+	inode_table_entries_free(table, entries, count);
 }
 
 static void handle_directory(struct session *s, const struct change *change)

@@ -11,7 +11,7 @@
 #include "ops/workspace.h"
 
 static void reply_attributes(struct request *r, struct inode *inode, int result,
-	const struct attributes *attributes, bool is_early)
+	const struct attributes *attributes, bool is_async)
 {
 	struct inode_note note;
 	struct stat stat;
@@ -22,7 +22,7 @@ static void reply_attributes(struct request *r, struct inode *inode, int result,
 		return;
 	}
 	session_stat(r->session, inode, attributes, &stat);
-	if (!r->by_name && !is_early) {
+	if (!r->by_name && !is_async) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
 		ttl = session_ttl(r->session, note.lifetime);
 	}
@@ -212,7 +212,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry_name(&r, result, inode));
 	result = request_object_result(&r, inode, result);
-	reply_attributes(&r, inode, result, &attributes, r.op.served.is_early);
+	reply_attributes(&r, inode, result, &attributes, r.op.served.is_async);
 	dropper_replied(s->dropper, reply, inode, result == 0 ? &attributes : NULL);
 	inode_table_unref(s->mount->inodes, inode);
 }

@@ -93,7 +93,7 @@ static void listing_unref(struct session *s, struct listing *listing)
 }
 
 /* With the lock held: the link to the inode's listing, or the end of the list ... */
-static struct listing **place_of(struct session *s, const struct inode *inode)
+static struct listing **slot_of(struct session *s, const struct inode *inode)
 {
 	struct listing **at = &s->listings;
 
@@ -103,7 +103,7 @@ static struct listing **place_of(struct session *s, const struct inode *inode)
 }
 
 /* ... and to those beyond the bound; never the first one. */
-static struct listing **place_past_bounds(struct session *s)
+static struct listing **slot_past_bounds(struct session *s)
 {
 	struct listing **at = &s->listings;
 	size_t count = 0, bytes = 0;
@@ -130,7 +130,7 @@ static struct listing *listing_find(struct session *s, const struct inode *inode
 	struct listing *listing;
 
 	pthread_mutex_lock(&s->listings_lock);
-	listing = *place_of(s, inode);
+	listing = *slot_of(s, inode);
 	if (listing)
 		listing->references++;
 	pthread_mutex_unlock(&s->listings_lock);
@@ -142,11 +142,11 @@ static void listing_keep(struct session *s, struct listing *listing)
 	struct listing *previous, *too_much;
 
 	pthread_mutex_lock(&s->listings_lock);
-	previous = take_out(place_of(s, listing->inode));
+	previous = take_out(slot_of(s, listing->inode));
 	listing->references++;
 	listing->next = s->listings;
 	s->listings = listing;
-	too_much = take_out(place_past_bounds(s));
+	too_much = take_out(slot_past_bounds(s));
 	pthread_mutex_unlock(&s->listings_lock);
 	listing_unref(s, previous);
 	listing_unref(s, too_much);
@@ -157,7 +157,7 @@ static void listing_drop(struct session *s, const struct inode *inode)
 	struct listing *listing;
 
 	pthread_mutex_lock(&s->listings_lock);
-	listing = take_out(place_of(s, inode));
+	listing = take_out(slot_of(s, inode));
 	pthread_mutex_unlock(&s->listings_lock);
 	listing_unref(s, listing);
 }

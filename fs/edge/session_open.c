@@ -393,13 +393,13 @@ static int create(struct request *r, mode_t mode, int flags, struct open_file **
 	return result;
 }
 
-/* `before`: the highest position from before the create, for a name that is answered early: there
- * was no look at it. */
+/* `before`: the highest position from before the create, for a name that is not there yet
+ * (is_async): there was no look at it. */
 static int enter_created(struct request *r, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t before, struct fuse_entry_param *ret_entry,
 	struct inode **ret_inode)
 {
-	uint64_t at = r->op.served.is_early && !r->path_is_stale ? before : request_position(r);
+	uint64_t at = r->op.served.is_async && !r->path_is_stale ? before : request_position(r);
 	int result;
 
 	if (!session_raw_is_unnamed()) {
@@ -444,7 +444,7 @@ void session_create(fuse_req_t fuse, fuse_ino_t parent_ino, const char *name, mo
 		if (result < 0)
 			workspace_close(&r.op, file);
 	}
-	if (r.path_is_stale || r.op.served.is_early)
+	if (r.path_is_stale || r.op.served.is_async)
 		entry.entry_timeout = entry.attr_timeout = 0;
 	if (result == 0) {
 		result = make_handle(

@@ -342,12 +342,12 @@ struct inode *inode_table_child(struct inode_table *table, struct inode *parent,
 /* The change feed reports what was at a name at position `at`: an object, or nothing (NULL).
  * Returns whether the kernel must be notified.  ELSEWHERE: `*ret_lost`, with a reference for the
  * caller, has lost the name.  A directory that the kernel has at another name moves here. */
-enum name_news {
+enum name_change {
 	NAME_AS_KNOWN,
 	NAME_WAS_UNKNOWN, /* but perhaps the kernel has it */
 	NAME_LEADS_ELSEWHERE,
 };
-enum name_news inode_table_changed(struct inode_table *table, struct inode *parent,
+enum name_change inode_table_changed(struct inode_table *table, struct inode *parent,
 	const char *name, const struct attributes *found, uint64_t at, struct inode **ret_lost);
 
 /* The kernel got an answer about the name in the last GIVEN_LATELY_MS (may be true of others, too).

@@ -274,16 +274,16 @@ int inode_table_enter(struct inode_table *t, struct inode *parent, const char *n
 static bool is_older(const struct inode *known, const struct attributes *a)
 {
 	const struct inode_file *file = known ? inode_file(known) : NULL;
-	struct inode_version version, told;
+	struct inode_version version, sent;
 
 	if (!known)
 		return false;
-	told = inode_version_now(known);
-	if (!told.mode)
+	sent = inode_version_now(known);
+	if (!sent.mode)
 		return false;
 	inode_version_of(a, &version);
 	return (file && file->writers) ||
-	       (memcmp(&version, &told, sizeof(version)) != 0 && version.ctime_ns <= told.ctime_ns);
+	       (memcmp(&version, &sent, sizeof(version)) != 0 && version.ctime_ns <= sent.ctime_ns);
 }
 
 int inode_table_enter_listed(struct inode_table *t, struct inode *parent, const char *name,
@@ -398,10 +398,10 @@ static struct inode *lose_changed(
 	return inode;
 }
 
-enum name_news inode_table_changed(struct inode_table *t, struct inode *parent, const char *text,
+enum name_change inode_table_changed(struct inode_table *t, struct inode *parent, const char *text,
 	const struct attributes *found, uint64_t at, struct inode **ret_lost)
 {
-	enum name_news news = NAME_AS_KNOWN;
+	enum name_change result = NAME_AS_KNOWN;
 	struct forgotten *list = NULL;
 	struct inode_name *name;
 
@@ -411,20 +411,20 @@ enum name_news inode_table_changed(struct inode_table *t, struct inode *parent, 
 	if (!name) {
 		inode_directory(parent)->changes += RULE(CHANGES);
 		if (!is_of_removal(t, parent, text, found, at))
-			news = NAME_WAS_UNKNOWN;
+			result = NAME_WAS_UNKNOWN;
 	} else if (found && is_same_kind(name_inode(name), found) &&
 		   inode_has_id(name_inode(name), &found->id)) {
 		name->at = name->at < at ? at : name->at;
 	} else if (name->at < at) {
 		inode_directory(parent)->changes += RULE(CHANGES);
 		*ret_lost = lose_changed(t, name, &list);
-		news = NAME_LEADS_ELSEWHERE;
+		result = NAME_LEADS_ELSEWHERE;
 	}
-	if (news != NAME_AS_KNOWN && found)
+	if (result != NAME_AS_KNOWN && found)
 		follow_directory(t, parent, text, found, at, &list);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
-	return news;
+	return result;
 }
 
 void inode_table_loss_sent(struct inode_table *t, struct inode *inode)

@@ -205,14 +205,14 @@ struct inode *inode_table_find_directory(struct inode_table *t, const struct obj
 	return inode;
 }
 
-struct place_list {
-	struct inode_entry *places;
+struct entry_list {
+	struct inode_entry *entries;
 	size_t count;
 	bool is_full; /* no memory */
 };
 
-static void add_place(
-	struct place_list *list, struct inode *parent, const char *name, struct inode *inode)
+static void add_entry(
+	struct entry_list *list, struct inode *parent, const char *name, struct inode *inode)
 {
 	char *text = strdup(name);
 
@@ -220,25 +220,25 @@ static void add_place(
 		list->is_full = true;
 		return;
 	}
-	list->places[list->count++] = (struct inode_entry){
+	list->entries[list->count++] = (struct inode_entry){
 		.inode = with_reference(inode), .parent = with_reference(parent), .name = text};
 }
 
 static void add_name(void *user, struct inode_name *name)
 {
-	add_place(user, name_parent(name), name->name, name_inode(name));
+	add_entry(user, name_parent(name), name->name, name_inode(name));
 }
 
 /* Earlier looks at names in it are out of date. */
-static void add_directory(struct place_list *list, struct inode *directory)
+static void add_directory(struct entry_list *list, struct inode *directory)
 {
 	inode_directory(directory)->changes++;
 	name_each_in(directory, add_name, list);
 	for (struct missing *m = inode_directory(directory)->missing; m; m = m->next)
-		add_place(list, directory, m->name, NULL);
+		add_entry(list, directory, m->name, NULL);
 }
 
-static void add_all(struct inode_table *t, struct place_list *list)
+static void add_all(struct inode_table *t, struct entry_list *list)
 {
 	for (size_t i = 0; i <= t->inodes.mask; i++)
 		for (struct inode *inode = slab_at(t->inodes.buckets[i]); inode;
@@ -259,7 +259,7 @@ static size_t names_in(const struct inode *directory)
 int inode_table_entries(struct inode_table *t, struct inode *directory,
 	struct inode_entry **ret_entries, size_t *ret_count)
 {
-	struct place_list list = {NULL};
+	struct entry_list list = {NULL};
 	size_t most = 0;
 
 	pthread_mutex_lock(&t->lock);
@@ -267,28 +267,28 @@ int inode_table_entries(struct inode_table *t, struct inode *directory,
 		most = t->names + t->missing.count;
 	else if (directory->is_directory)
 		most = names_in(directory);
-	list.places = calloc(most + 1, sizeof(*list.places));
-	list.is_full = !list.places;
-	if (list.places && !directory)
+	list.entries = calloc(most + 1, sizeof(*list.entries));
+	list.is_full = !list.entries;
+	if (list.entries && !directory)
 		add_all(t, &list);
-	else if (list.places && directory->is_directory)
+	else if (list.entries && directory->is_directory)
 		add_directory(&list, directory);
 	pthread_mutex_unlock(&t->lock);
 	if (list.is_full) {
-		inode_table_entries_free(t, list.places, list.count);
+		inode_table_entries_free(t, list.entries, list.count);
 		return -ENOMEM;
 	}
-	*ret_entries = list.places;
+	*ret_entries = list.entries;
 	*ret_count = list.count;
 	return 0;
 }
 
-void inode_table_entries_free(struct inode_table *t, struct inode_entry *places, size_t count)
+void inode_table_entries_free(struct inode_table *t, struct inode_entry *entries, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		inode_table_unref(t, places[i].inode);
-		inode_table_unref(t, places[i].parent);
-		free(places[i].name);
+		inode_table_unref(t, entries[i].inode);
+		inode_table_unref(t, entries[i].parent);
+		free(entries[i].name);
 	}
-	free(places);
+	free(entries);
 }

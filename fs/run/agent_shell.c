@@ -270,9 +270,9 @@ static int run(const struct run_config *config, char **argv)
 		r = shell_plan_make(config->agent, argv, &marks, &plan);
 	if (r < 0)
 		return fail("%s", strerror(-r));
-	if (plan.place == SHELL_HERE)
+	if (plan.where == SHELL_HERE)
 		return run_here(config, argv);
-	if (plan.place == SHELL_REFUSED)
+	if (plan.where == SHELL_REFUSED)
 		return fail("the agent wraps its commands in a way that this version does not "
 			    "know, so nothing was run: use 'isthmus mcp', or a version of the "
 			    "agent that isthmus(1) names");

@@ -100,7 +100,7 @@ static int take_lock(struct run_mount *mount)
 }
 
 /* Runs of one URI share its mount, which lies in the directory for runtime files. */
-static int prepare_place(struct run_mount *mount, const char *uri)
+static int prepare_mount_point(struct run_mount *mount, const char *uri)
 {
 	cleanup_free char *runtime = NULL, *id = runtime_id(uri);
 	int r = runtime_directory(&runtime), made;
@@ -149,7 +149,7 @@ static int take_mount(const struct run_options *options, struct run_mount *mount
 	int r;
 
 	if (command_is_uri(options->what)) {
-		r = prepare_place(mount, options->what);
+		r = prepare_mount_point(mount, options->what);
 		if (r < 0)
 			return command_error(
 				"run", "no place to mount \"%s\": %s", options->what, strerror(-r));

@@ -79,7 +79,7 @@ static int plan_claude(
 		return -ENOMEM;
 	plan->report_file = end ? plain_word(end + strlen(claude_end)) : NULL;
 	if (!plan->report_file) {
-		plan->place = SHELL_REFUSED;
+		plan->where = SHELL_REFUSED;
 		return 0;
 	}
 	*end = '\0';
@@ -119,7 +119,7 @@ static int plan_gemini(
 		*trap = '\0';
 	plan->report_file = end ? plain_word(file + strlen(gemini_file)) : NULL;
 	if (!plan->report_file || end[strlen(gemini_end)]) {
-		plan->place = SHELL_REFUSED;
+		plan->where = SHELL_REFUSED;
 		return 0;
 	}
 	*file = '\0';
@@ -167,7 +167,7 @@ int shell_plan_make(enum agent_kind agent, char *const argv[], const struct repo
 		*ret_plan = plan;
 		return 0;
 	}
-	plan.place = SHELL_THERE;
+	plan.where = SHELL_THERE;
 	if (agent == AGENT_CLAUDE && is_claude_wrapper(script))
 		r = plan_claude(script, marks, &plan);
 	else if (agent == AGENT_GEMINI && strstr(script, gemini_file))

@@ -12,14 +12,14 @@
 
 enum agent_kind { AGENT_OTHER, AGENT_CLAUDE, AGENT_CODEX, AGENT_GEMINI, AGENT_OPENCODE, AGENT_PI };
 
-enum shell_place {
+enum shell_where {
 	SHELL_HERE,   /* the real shell of this machine runs argv as it is */
 	SHELL_THERE,  /* argv with `script` in its place runs at the workspace */
 	SHELL_REFUSED /* the agent's wrapper has a form that is not known: run it nowhere */
 };
 
 struct shell_plan {
-	enum shell_place place;
+	enum shell_where where;
 	int script_index;          /* of argv */
 	char *script;              /* to run instead of argv[script_index]; owned */
 	char *report_file;         /* here; gets what the script reports; owned; NULL: none */

@@ -232,10 +232,10 @@ static void forget_unwatched(struct watchers *w)
 }
 
 /* With the lock held: drops the directories that are not watched after all. */
-static void admit_strangers(struct watchers *w, uint64_t until_ns)
+static void take_undecided(struct watchers *w, uint64_t until_ns)
 {
-	while (w->strangers && w->strangers->arrived_ns <= until_ns) {
-		struct stranger *s = w->strangers;
+	while (w->undecided && w->undecided->arrived_ns <= until_ns) {
+		struct undecided_change *s = w->undecided;
 		struct seen_directory *directory = seen_find(&w->seen, s->directory);
 
 		if (!directory && !w->knows_all)
@@ -245,10 +245,10 @@ static void admit_strangers(struct watchers *w, uint64_t until_ns)
 		if (directory)
 			watchers_want(w, directory, s->name, &s->before, s->exists ? &s->now : NULL,
 				s->at, s->arrived_ns);
-		w->strangers = s->next;
-		if (!w->strangers)
-			w->last_stranger = &w->strangers;
-		w->mount->watch_events.undecided = --w->stranger_count;
+		w->undecided = s->next;
+		if (!w->undecided)
+			w->last_undecided = &w->undecided;
+		w->mount->watch_events.undecided = --w->undecided_count;
 		seen_release(&w->seen, s->directory);
 		free(s);
 	}
@@ -318,7 +318,7 @@ static void scan(struct watchers *w)
 	free(found.nodes);
 	watchers_lock(w);
 	forget_unwatched(w);
-	admit_strangers(w, began_ns);
+	take_undecided(w, began_ns);
 	watchers_unlock(w);
 	w->scanned_ns = clock_now_ns();
 	w->scan_cost_ns = clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
@@ -347,9 +347,9 @@ uint64_t watchers_discover(struct watchers *w)
 	watchers_lock(w);
 	/* Watches may have been removed. */
 	is_used = is_used || (w->seen.first && w->scanned_ns + IDLE_NS <= now_ns);
-	is_urgent = w->strangers;
+	is_urgent = w->undecided;
 	if (is_urgent && !w->knows_all) {
-		admit_strangers(w, now_ns);
+		take_undecided(w, now_ns);
 		is_urgent = false;
 	}
 	watchers_unlock(w);

@@ -83,15 +83,15 @@ void watchers_want(struct watchers *w, struct seen_directory *directory, const c
 }
 
 /* With the lock held. */
-static void keep_stranger(struct watchers *w, struct inode *parent, const char *name,
+static void keep_undecided(struct watchers *w, struct inode *parent, const char *name,
 	const struct change *change, const struct known_before *before)
 {
-	struct stranger *s =
-		w->stranger_count < STRANGERS_MAX ? malloc(sizeof(*s) + strlen(name) + 1) : NULL;
+	struct undecided_change *s =
+		w->undecided_count < UNDECIDED_MAX ? malloc(sizeof(*s) + strlen(name) + 1) : NULL;
 
 	if (!s)
 		return;
-	*s = (struct stranger){.directory = parent,
+	*s = (struct undecided_change){.directory = parent,
 		.before = *before,
 		.exists = change->exists,
 		.now = change->attributes,
@@ -99,9 +99,9 @@ static void keep_stranger(struct watchers *w, struct inode *parent, const char *
 		.arrived_ns = clock_now_ns()};
 	strcpy(s->name, name);
 	inode_table_ref(w->mount->inodes, parent);
-	*w->last_stranger = s;
-	w->last_stranger = &s->next;
-	w->mount->watch_events.undecided = ++w->stranger_count;
+	*w->last_undecided = s;
+	w->last_undecided = &s->next;
+	w->mount->watch_events.undecided = ++w->undecided_count;
 }
 
 static void foreign(void *user, struct inode *parent, const char *name, const struct change *change,
@@ -109,7 +109,7 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 {
 	struct watchers *w = user;
 	struct seen_directory *directory;
-	bool is_news;
+	bool is_foreign;
 
 	if (!inode_table_is_known(w->mount->inodes, parent))
 		return; /* an inode that the kernel does not know cannot be watched */
@@ -119,10 +119,10 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 		watchers_want(w, directory, name, before,
 			change->exists ? &change->attributes : NULL, change->at, clock_now_ns());
 	else if (!before->is_ours)
-		keep_stranger(w, parent, name, change, before);
-	is_news = directory || !before->is_ours;
+		keep_undecided(w, parent, name, change, before);
+	is_foreign = directory || !before->is_ours;
 	watchers_unlock(w);
-	if (is_news)
+	if (is_foreign)
 		wake(w->wake_fd);
 }
 
@@ -336,12 +336,12 @@ static const char *why_not(const struct mount *m)
 static void watchers_free(struct watchers *w)
 {
 	watchers_lock(w);
-	while (w->strangers) {
-		struct stranger *next = w->strangers->next;
+	while (w->undecided) {
+		struct undecided_change *next = w->undecided->next;
 
-		inode_table_unref(w->mount->inodes, w->strangers->directory);
-		free(w->strangers);
-		w->strangers = next;
+		inode_table_unref(w->mount->inodes, w->undecided->directory);
+		free(w->undecided);
+		w->undecided = next;
 	}
 	seen_done(&w->seen);
 	watchers_unlock(w);
@@ -365,7 +365,7 @@ static int open_apart(const struct mount *m)
 static int init(struct watchers *w, struct mount *m)
 {
 	w->mount = m;
-	w->last_stranger = &w->strangers;
+	w->last_undecided = &w->undecided;
 	w->knows_all = true;
 	pthread_mutex_init(&w->lock, NULL);
 	clock_cond_init(&w->ended);

@@ -12,7 +12,7 @@
 #include "fs/watchers/watchers.h"
 
 enum {
-	STRANGERS_MAX = 4096,
+	UNDECIDED_MAX = 4096,
 	PENDING_MAX = 32768,
 	DIRECTORIES_MAX = 4096, /* kept while it is not known what is watched */
 	NAMES_MAX = 1 << 20,
@@ -29,8 +29,8 @@ static const uint64_t WRITING_NS =
 	5000000000; /* how long after a write of ours changes count as ours */
 
 /* A change in a directory that may or may not be watched. */
-struct stranger {
-	struct stranger *next;
+struct undecided_change {
+	struct undecided_change *next;
 	struct inode *directory; /* with a reference */
 	struct known_before before;
 	bool exists;
@@ -46,8 +46,8 @@ struct watchers {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	struct seen seen; /* lock, as all below */
-	struct stranger *strangers, **last_stranger;
-	unsigned stranger_count;
+	struct undecided_change *undecided, **last_undecided;
+	unsigned undecided_count;
 	bool is_missed; /* of changes anywhere */
 	bool has_ended;
 

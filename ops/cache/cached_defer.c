@@ -91,7 +91,7 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	if (!(mask & ~(unsigned)(SET_UID | SET_GID)) && !file->deferred_mask) {
 		*ret_attributes = now;
 		ret_attributes->size_bytes = file->capture.size;
-		ctx->served.is_early = true;
+		ctx->served.is_async = true;
 		return true;
 	}
 	if (!file->deferred_mask) {
@@ -111,7 +111,7 @@ bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *
 	/* Only the workspace knows the mtime of the writes. */
 	if (file->capture.size > 0 && !(file->deferred_mask & SET_MTIME)) {
 		ret_attributes->mtime = file->deferred.ctime;
-		ctx->served.is_early = true;
+		ctx->served.is_async = true;
 	}
 	return true;
 }

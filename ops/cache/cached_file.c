@@ -35,7 +35,7 @@ static void last_attributes(const struct cached_file *file, struct attributes *r
 }
 
 /* Answers from the attributes of the creation, which still apply.  Releases the lock. */
-static int answer_early(struct cached *c, struct op_context *ctx)
+static int answer_unchanged(struct cached *c, struct op_context *ctx)
 {
 	c->statistics.hits++;
 	ctx->served.from_cache = true;
@@ -74,7 +74,7 @@ int cached_file_getattr(
 	cached_enter(c);
 	if (file->unnamed && !file->writes.begun) {
 		*ret_attributes = file->attributes;
-		return answer_early(c, ctx);
+		return answer_unchanged(c, ctx);
 	}
 	if (!file->unnamed || !LIST_EMPTY(&c->deferred)) {
 		cached_wait_for_name(c, ctx, file);
@@ -283,13 +283,13 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
  * attributes are not used while the handle is open. */
 static void granted(struct cached *c, struct cached_file *file, const struct asking *asking)
 {
-	const struct attributes *told = &asking->told->object;
+	const struct attributes *outcome = &asking->outcome->object;
 	struct extra *x = file->extra;
 
 	file->has_locks = true;
 	x->granted_ms = cached_now_ms();
-	if (told->mode && asking->look.at && object_id_equal(&told->id, &x->id)) {
-		cached_learn_attributes(c, &asking->look, told, FROM_LOOK, NULL);
+	if (outcome->mode && asking->look.at && object_id_equal(&outcome->id, &x->id)) {
+		cached_learn_attributes(c, &asking->look, outcome, FROM_LOOK, NULL);
 		if (x->granted_at < asking->look.at)
 			x->granted_at = asking->look.at;
 	} else {

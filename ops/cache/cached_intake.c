@@ -209,7 +209,7 @@ static bool is_unwanted(const struct intake *intake)
 static int take_entry(void *user, const struct dir_entry *entry)
 {
 	struct intake *intake = user;
-	struct dir_entry told = *entry;
+	struct dir_entry reported = *entry;
 	int r;
 
 	cached_enter(intake->cached);
@@ -217,13 +217,13 @@ static int take_entry(void *user, const struct dir_entry *entry)
 		intake->prefetch->flowed_ms = cached_now_ms();
 	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
 	if ((entry->lacks_texts || entry->lines) && !is_content_current(intake->cached, entry)) {
-		told.lacks_texts = false;
-		told.lines = NULL;
-		told.lines_size = 0;
+		reported.lacks_texts = false;
+		reported.lines = NULL;
+		reported.lines_size = 0;
 	}
 	cached_leave(intake->cached);
 	if (r == 0 && intake->onward)
-		r = intake->onward->sink(intake->onward->user, &told);
+		r = intake->onward->sink(intake->onward->user, &reported);
 	return r;
 }
 

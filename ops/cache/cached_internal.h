@@ -17,7 +17,7 @@
  * cached_content.c   file content: memory bound, the store on disk
  * cached_assemble.c  content of larger files, collected while it is read
  * cached_defer.c     attribute changes that wait for a flush
- * cached_early.c     files that were created or truncated without waiting
+ * cached_async.c     files that were created or truncated without waiting
  * cached_tidy.c      memory released when idle
  *
  * One struct tree (ops/cache/tree.h) has the facts about names, attributes, listings and watches;
@@ -135,7 +135,8 @@ struct prefetch {
 	char path[];
 };
 
-/* An early create was answered with success, but another process had already made the name. */
+/* An asynchronous create was answered with success, but another process had already made the name.
+ */
 struct missed_name {
 	struct object_id directory; /* inode 0: unused */
 	pid_t pid;
@@ -184,7 +185,7 @@ struct cached {
 	uint64_t changes;                        /* counts own changes and changes from the feed */
 	struct cached_stats statistics;
 
-	uint64_t news;        /* counts facts learnt */
+	uint64_t updates;     /* counts facts learnt */
 	bool tidies, is_tidy; /* cached_tidy.c: the thread runs; it has nothing to do */
 	pthread_t tidier;
 	pthread_cond_t tidier_wanted;
@@ -275,7 +276,7 @@ void cached_leave(struct cached *c);
 struct asking {
 	uint64_t asked_ms;
 	struct tree_look look;
-	struct facts facts, *told; /* what a change left; `told`: `facts`, or the caller's */
+	struct facts facts, *outcome; /* what a change left; `outcome`: `facts`, or the caller's */
 };
 
 /* A look at position `at` that was requested at `asked_ms`.  It counts from now on, or from
@@ -325,7 +326,7 @@ bool extra_is_locked(const struct extra *x);
 
 /* Whether the known attributes may be used: no handle has or had locks, or they were looked at
  * after the last grant. */
-bool extra_is_believed(const struct cached *c, const struct extra *x);
+bool extra_is_usable(const struct cached *c, const struct extra *x);
 
 /* Keeps the target of a symbolic link, which never changes. */
 void extra_set_target(struct cached *c, const struct object_id *id, const char *target);
@@ -383,9 +384,9 @@ void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking
 void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *from, const char *to, unsigned flags, int r);
 
-/* An own change left the attributes `told`; invalidates them if the reply has none (mode 0). */
+/* An own change left the attributes `outcome`; invalidates them if the reply has none (mode 0). */
 void cached_changed(struct cached *c, const struct asking *asking, const struct object_id *id,
-	const struct attributes *told, enum source source);
+	const struct attributes *outcome, enum source source);
 
 static inline enum source cached_source_of(unsigned mask) /* enum setattr_mask */
 {
@@ -395,18 +396,18 @@ static inline enum source cached_source_of(unsigned mask) /* enum setattr_mask *
 /* The sink of the inner workspace's feed; called without the lock. */
 void cached_take_change(void *user, const struct change *change);
 
-/* ---- cached_early.c: files that were created or truncated without waiting ------------------ */
+/* ---- cached_async.c: files that were created or truncated without waiting ------------------ */
 
 enum create_hint cached_create_hint(
 	struct cached *c, const struct op_context *ctx, const char *path, int flags);
 
 /* Each call walks the list of unnamed files, so its length is bounded: when it is reached, waits
  * for the reply of the oldest one, which has usually arrived. */
-void cached_bound_early(struct cached *c, struct op_context *ctx);
+void cached_bound_async(struct cached *c, struct op_context *ctx);
 
-/* The workspace answered the create or open early: adds the handle to `unnamed`.  cached_close()
+/* The workspace answers the create or open later: adds the handle to `unnamed`.  cached_close()
  * waits for the reply if no other call has. */
-void cached_early(struct cached *c, const struct op_context *ctx, struct cached_file *file);
+void cached_begin_async(struct cached *c, const struct op_context *ctx, struct cached_file *file);
 
 /* Waits for the reply of the create, and learns it.  0; -EAGAIN: no reply yet; else the error of
  * the create.  Releases the lock meanwhile, as do the next three functions. */
@@ -425,26 +426,26 @@ void cached_await_object(struct cached *c, struct op_context *ctx, const struct 
  * error of the create. */
 int cached_take_name(struct cached *c, struct op_context *ctx, struct cached_file *file);
 
-/* missed: the calling process created the name early, but another process had made it first.  Until
- * the caller opens or creates the name again (has_met), its unlink or rename of the path does not
- * mean the other process's file, and fails. */
+/* missed: the calling process created the name asynchronously, but another process had made it
+ * first.  Until the caller opens or creates the name again (forget_missed), its unlink or rename of
+ * the path does not mean the other process's file, and fails. */
 bool cached_has_missed(const struct cached *c, const struct op_context *ctx,
 	const struct object_id *directory, const char *path);
-void cached_has_met(struct cached *c, const struct op_context *ctx,
+void cached_forget_missed(struct cached *c, const struct op_context *ctx,
 	const struct object_id *directory, const char *path);
 
 /* The handle whose create or open of the object has no reply yet; NULL if there is none. */
-struct cached_file *cached_find_early(const struct cached *c, const struct object_id *id);
+struct cached_file *cached_find_async(const struct cached *c, const struct object_id *id);
 
 /* Asks for the attributes of an unnamed file through its handle: one round trip brings them and the
  * reply of the create.  Releases the lock meanwhile.  False: the call failed, or the name leads to
  * another object. */
-bool cached_ask_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
+bool cached_ask_async(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	struct attributes *ret_attributes);
 
 /* The handle is being closed: waits until no call uses it, and takes it off the list of unnamed
  * files.  A missing reply counts as -EIO. */
-void cached_forget_early(struct cached *c, struct cached_file *file);
+void cached_forget_async(struct cached *c, struct cached_file *file);
 
 /* ---- cached_assemble.c --------------------------------------------------------- */
 
@@ -562,7 +563,7 @@ int cached_tidy_start(struct cached *c); /* 0; -EAGAIN: no thread */
 void cached_tidy_stop(struct cached *c); /* called without the lock, after `stopping` was set */
 
 /* A fact was learnt: the tidy thread will clean up after the next quiet time. */
-void cached_has_news(struct cached *c);
+void cached_note_update(struct cached *c);
 
 /* ---- Operations: cached.c, cached_name.c, cached_open.c, cached_file.c, cached_write.c ------ */
 

@@ -10,8 +10,8 @@
 /* ---- What a fact says about content and extended attributes ---------------------------------- */
 
 /* A new fact about an object, and what was known before it. */
-struct news {
-	const struct attributes *told;
+struct update {
+	const struct attributes *outcome;
 	uint64_t at;
 	enum source source;
 	const uint8_t *hash;
@@ -27,49 +27,49 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 
 /* Whether the content belongs to the new state as well.  After an own change this may be wrong if
  * others changed the file before it in the same tick; an event then reports their change. */
-static bool keeps_content(const struct content *content, const struct news *news)
+static bool keeps_content(const struct content *content, const struct update *update)
 {
-	const struct attributes *before = &news->before, *now = news->told;
+	const struct attributes *before = &update->before, *now = update->outcome;
 
-	if (news->hash)
-		return bytes_have_hash(content->data, content->size, news->hash);
-	if (news->source == FROM_TIMES)
+	if (update->hash)
+		return bytes_have_hash(content->data, content->size, update->hash);
+	if (update->source == FROM_TIMES)
 		return content->size == now->size_bytes;
-	if (news->source == FROM_CHANGE)
+	if (update->source == FROM_CHANGE)
 		return content->size == now->size_bytes && same_time(&before->mtime, &now->mtime);
-	return (content->settled || (news->source == FROM_LOOK && news->was_watched)) &&
+	return (content->settled || (update->source == FROM_LOOK && update->was_watched)) &&
 	       attributes_same_version(before, now);
 }
 
 /* The event is older than the known attributes, so the content belongs to a later state and stays.
  * Content written here is different: others may have overwritten it before that look. */
-static bool outlives_older_event(const struct content *content, const struct news *news)
+static bool outlives_older_event(const struct content *content, const struct update *update)
 {
 	if (content->settled ||
-		(news->hash && bytes_have_hash(content->data, content->size, news->hash)))
+		(update->hash && bytes_have_hash(content->data, content->size, update->hash)))
 		return true;
-	return content->is_own && news->told->size_bytes != content->size;
+	return content->is_own && update->outcome->size_bytes != content->size;
 }
 
 static void settle_content(
-	struct cached *c, struct extra *x, const struct news *news, bool is_newest)
+	struct cached *c, struct extra *x, const struct update *update, bool is_newest)
 {
 	struct content *content = x->content;
 	bool is_kept;
 
 	if (!content ||
-		(news->at <= content->at && !(content->is_own && news->source == FROM_EVENT)))
+		(update->at <= content->at && !(content->is_own && update->source == FROM_EVENT)))
 		return;
-	if (is_newest && !news->before.changed_lately)
+	if (is_newest && !update->before.changed_lately)
 		content->settled = true;
-	if (news->source == FROM_TIMES)
+	if (update->source == FROM_TIMES)
 		content->settled = false;
 	if (is_newest)
-		is_kept = keeps_content(content, news);
+		is_kept = keeps_content(content, update);
 	else
-		is_kept = news->source != FROM_EVENT || outlives_older_event(content, news);
-	if (is_kept && is_newest && news->hash) {
-		content->at = news->at;
+		is_kept = update->source != FROM_EVENT || outlives_older_event(content, update);
+	if (is_kept && is_newest && update->hash) {
+		content->at = update->at;
 		content->is_own = false;
 	}
 	if (!is_kept) {
@@ -78,16 +78,16 @@ static void settle_content(
 	}
 }
 
-static struct news news_begin(struct cached *c, uint64_t at, const struct attributes *told,
+static struct update update_begin(struct cached *c, uint64_t at, const struct attributes *outcome,
 	enum source source, const uint8_t *hash)
 {
-	struct news news = {.told = told, .at = at, .source = source, .hash = hash};
+	struct update update = {.outcome = outcome, .at = at, .source = source, .hash = hash};
 
-	tree_last_attributes(c->tree, &told->id, &news.before);
-	news.was_watched =
-		tree_get_attributes(c->tree, &told->id, cached_now_ms(), NULL) == TREE_WATCHED;
-	news.mark = tree_mark(c->tree, &told->id);
-	return news;
+	tree_last_attributes(c->tree, &outcome->id, &update.before);
+	update.was_watched =
+		tree_get_attributes(c->tree, &outcome->id, cached_now_ms(), NULL) == TREE_WATCHED;
+	update.mark = tree_mark(c->tree, &outcome->id);
+	return update;
 }
 
 bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
@@ -96,31 +96,31 @@ bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 }
 
 /* The knowledge of extended attributes after the fact.  Own changes of other kinds add none. */
-static uint8_t mark_after(struct cached *c, const struct news *news, bool is_newest)
+static uint8_t mark_after(struct cached *c, const struct update *update, bool is_newest)
 {
-	bool is_same = attributes_same_version(&news->before, news->told);
+	bool is_same = attributes_same_version(&update->before, update->outcome);
 
 	/* Mostly the echo of an own change.  If others changed something in the same tick, they may
 	 * have added attributes, but hardly a capability. */
-	if (news->source == FROM_EVENT && is_same)
-		return news->mark == XATTRS_UNKNOWN ? XATTRS_UNKNOWN : XATTRS_NO_CAPABILITY;
+	if (update->source == FROM_EVENT && is_same)
+		return update->mark == XATTRS_UNKNOWN ? XATTRS_UNKNOWN : XATTRS_NO_CAPABILITY;
 	/* Others changed the object before an own change, and the event does not say what. */
-	if (news->source == FROM_EVENT && !is_newest)
+	if (update->source == FROM_EVENT && !is_newest)
 		return XATTRS_UNKNOWN;
-	if (is_newest && (news->source == FROM_CHANGE || news->source == FROM_TIMES ||
-				 (is_same && news->was_watched)))
-		return news->mark;
-	return tree_mark(c->tree, &news->told->id);
+	if (is_newest && (update->source == FROM_CHANGE || update->source == FROM_TIMES ||
+				 (is_same && update->was_watched)))
+		return update->mark;
+	return tree_mark(c->tree, &update->outcome->id);
 }
 
-static void news_end(struct cached *c, const struct news *news)
+static void update_end(struct cached *c, const struct update *update)
 {
-	struct extra *x = extra_find(c, &news->told->id);
-	bool is_newest = cached_is_newest(c, &news->told->id, news->at);
+	struct extra *x = extra_find(c, &update->outcome->id);
+	bool is_newest = cached_is_newest(c, &update->outcome->id, update->at);
 
-	tree_set_mark(c->tree, &news->told->id, mark_after(c, news, is_newest));
+	tree_set_mark(c->tree, &update->outcome->id, mark_after(c, update, is_newest));
 	if (x)
-		settle_content(c, x, news, is_newest);
+		settle_content(c, x, update, is_newest);
 }
 
 void cached_drop_dead(struct cached *c, const struct object_id *id)
@@ -140,7 +140,7 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 	enum source source, const uint8_t *hash)
 {
 	struct object_id before;
-	struct news news;
+	struct update update;
 
 	if (!directory->inode || !*name) {
 		if (found)
@@ -149,11 +149,11 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 	}
 	tree_get_name(c->tree, directory, name, look->ms, &before);
 	if (found)
-		news = news_begin(c, look->at, found, source, hash);
+		update = update_begin(c, look->at, found, source, hash);
 	tree_learn_name(c->tree, look, directory, name, found);
 	if (found)
-		news_end(c, &news);
-	cached_has_news(c);
+		update_end(c, &update);
+	cached_note_update(c);
 	/* An absence that others caused may be a move: keep the content, another event follows. */
 	if (before.inode && (found || source == FROM_CHANGE))
 		cached_drop_dead(c, &before);
@@ -163,10 +163,10 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 void cached_learn_attributes(struct cached *c, const struct tree_look *look,
 	const struct attributes *attributes, enum source source, const uint8_t *hash)
 {
-	struct news news = news_begin(c, look->at, attributes, source, hash);
+	struct update update = update_begin(c, look->at, attributes, source, hash);
 
 	tree_learn_attributes(c->tree, look, attributes);
-	news_end(c, &news);
+	update_end(c, &update);
 }
 
 /* ---- Own changes ---------------------------------------------------------------------------- */
@@ -247,7 +247,7 @@ static void failed(struct cached *c, const struct asking *asking, const struct o
 
 /* Whether the reply has the directory's attributes after the change; it has none if others changed
  * the directory at the same time. */
-static bool is_told(const struct asking *asking, const struct attributes *directory)
+static bool is_given(const struct asking *asking, const struct attributes *directory)
 {
 	return asking->look.at && directory->mode;
 }
@@ -262,14 +262,14 @@ void cached_end_making(struct cached *c, struct op_context *ctx, struct asking *
 void cached_made(struct cached *c, const struct asking *asking, const struct object_id *directory,
 	const char *path, const struct object_id *linked, int r, const struct attributes *made)
 {
-	const struct attributes *parent = &asking->told->parent;
+	const struct attributes *parent = &asking->outcome->parent;
 	struct attributes known;
 
 	if (r < 0) {
 		failed(c, asking, directory, path, linked, r);
 		return;
 	}
-	if (is_told(asking, parent)) {
+	if (is_given(asking, parent)) {
 		cached_learn_name(
 			c, &asking->look, &parent->id, path_name(path), made, FROM_CHANGE, NULL);
 		learn_directory(c, &asking->look, parent, path);
@@ -304,14 +304,14 @@ static void learn_absence(struct cached *c, const struct tree_look *look,
 void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *path, const struct object_id *gone, int r)
 {
-	const struct attributes *parent = &asking->told->parent;
+	const struct attributes *parent = &asking->outcome->parent;
 
 	cached_end_asking(c, ctx, asking);
 	if (r < 0) {
 		failed(c, asking, &ctx->parent, path, NULL, r);
 		return;
 	}
-	if (is_told(asking, parent)) {
+	if (is_given(asking, parent)) {
 		invalidate_links(c, asking->look.at, &parent->id, path);
 		learn_absence(c, &asking->look, parent, path);
 	} else {
@@ -323,8 +323,8 @@ void cached_end_removing(struct cached *c, struct op_context *ctx, struct asking
 void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *asking,
 	const char *from, const char *to, unsigned flags, int r)
 {
-	const struct facts *told = asking->told;
-	const struct attributes *object = &told->object;
+	const struct facts *outcome = asking->outcome;
+	const struct attributes *object = &outcome->object;
 
 	cached_end_asking(c, ctx, asking);
 	if (r < 0) {
@@ -334,31 +334,32 @@ void cached_end_moving(struct cached *c, struct op_context *ctx, struct asking *
 	}
 	if (strcmp(from, to) == 0)
 		return;
-	if (!is_told(asking, &told->parent) || !is_told(asking, &told->new_parent) ||
+	if (!is_given(asking, &outcome->parent) || !is_given(asking, &outcome->new_parent) ||
 		!object->mode) {
 		unclear(c, asking, &ctx->parent, from, NULL);
 		unclear(c, asking, &ctx->new_parent, to, NULL);
 		return;
 	}
-	invalidate_links(c, asking->look.at, &told->new_parent.id, to);
-	cached_learn_name(
-		c, &asking->look, &told->new_parent.id, path_name(to), object, FROM_CHANGE, NULL);
+	invalidate_links(c, asking->look.at, &outcome->new_parent.id, to);
+	cached_learn_name(c, &asking->look, &outcome->new_parent.id, path_name(to), object,
+		FROM_CHANGE, NULL);
 	/* The reply does not say what an exchange or a whiteout left at the old name; and if both
 	 * names lead to one file, rename(2) leaves both. */
 	if ((flags & (RENAME_SWAP | RENAME_LEAVE_WHITEOUT)) ||
 		(object->nlink > 1 && !S_ISDIR(object->mode)))
-		tree_invalidate_name(c->tree, asking->look.at, &told->parent.id, path_name(from));
+		tree_invalidate_name(
+			c->tree, asking->look.at, &outcome->parent.id, path_name(from));
 	else
-		learn_absence(c, &asking->look, &told->parent, from);
-	learn_directory(c, &asking->look, &told->parent, from);
-	learn_directory(c, &asking->look, &told->new_parent, to);
+		learn_absence(c, &asking->look, &outcome->parent, from);
+	learn_directory(c, &asking->look, &outcome->parent, from);
+	learn_directory(c, &asking->look, &outcome->new_parent, to);
 }
 
 void cached_changed(struct cached *c, const struct asking *asking, const struct object_id *id,
-	const struct attributes *told, enum source source)
+	const struct attributes *outcome, enum source source)
 {
-	if (asking->look.at && told->mode)
-		cached_learn_attributes(c, &asking->look, told, source, NULL);
+	if (asking->look.at && outcome->mode)
+		cached_learn_attributes(c, &asking->look, outcome, source, NULL);
 	else
 		tree_invalidate_attributes(c->tree, asking->look.at, id);
 }

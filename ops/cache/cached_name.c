@@ -101,7 +101,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct attributes *ret_attributes)
 {
 	struct cached *c = cached_of(w);
-	struct cached_file *early;
+	struct cached_file *unnamed;
 	struct attributes attributes;
 	struct found found;
 	int r;
@@ -109,12 +109,12 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	if (object->file)
 		return cached_file_getattr(ctx, cached_file_of(object->file), ret_attributes);
 	cached_enter(c);
-	early = cached_find_early(c, &object->id);
-	if (early && !early->writes.begun) {
-		*ret_attributes = early->attributes;
+	unnamed = cached_find_async(c, &object->id);
+	if (unnamed && !unnamed->writes.begun) {
+		*ret_attributes = unnamed->attributes;
 		return answer(c, ctx, 0);
 	}
-	if (early && cached_ask_early(c, ctx, early, ret_attributes)) {
+	if (unnamed && cached_ask_async(c, ctx, unnamed, ret_attributes)) {
 		cached_leave(c);
 		return 0;
 	}
@@ -581,11 +581,11 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 }
 
 /* A file that was just created here has no capability.  The kernel asks before the first write. */
-static bool is_early(struct cached *c, const struct object_ref *object)
+static bool is_async(struct cached *c, const struct object_ref *object)
 {
 	const struct object_id id = object_of(c, object);
 
-	return cached_find_early(c, &id);
+	return cached_find_async(c, &id);
 }
 
 ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
@@ -597,7 +597,7 @@ ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 	int r;
 
 	cached_enter(c);
-	if (strcmp(name, "security.capability") == 0 && is_early(c, object))
+	if (strcmp(name, "security.capability") == 0 && is_async(c, object))
 		return answer(c, ctx, -ENODATA);
 	cached_await_object(c, ctx, object);
 	known = known_xattrs(c, ctx, object);
@@ -661,9 +661,9 @@ static void end_of_xattr_change(struct cached *c, struct op_context *ctx,
 	struct object_id id;
 
 	cached_end_asking(c, ctx, asking);
-	id = asking->told->object.mode ? asking->told->object.id : object_of(c, object);
+	id = asking->outcome->object.mode ? asking->outcome->object.id : object_of(c, object);
 	tree_set_mark(c->tree, &id, XATTRS_UNKNOWN);
-	cached_changed(c, asking, &id, &asking->told->object, FROM_CHANGE);
+	cached_changed(c, asking, &id, &asking->outcome->object, FROM_CHANGE);
 	cached_leave(c);
 }
 

@@ -280,9 +280,9 @@ static bool is_plain_own(const struct op_context *ctx, const struct attributes *
 	       (attributes->mode & S_IWUSR) && !(attributes->mode & 07111);
 }
 
-/* Sets CREATE_IS_EARLY for an open with O_WRONLY and O_TRUNC in a watched directory: the caller
+/* Sets CREATE_ASYNC for an open with O_WRONLY and O_TRUNC in a watched directory: the caller
  * need not wait until the file is truncated. */
-static void consider_early_open(struct cached *c, struct op_context *ctx,
+static void consider_async_open(struct cached *c, struct op_context *ctx,
 	const struct object_ref *object, int flags, struct attributes *ret_attributes)
 {
 	struct found found;
@@ -294,14 +294,13 @@ static void consider_early_open(struct cached *c, struct op_context *ctx,
 		!is_plain_own(ctx, ret_attributes))
 		return;
 	ctx->parent = found.directory;
-	ctx->create_hint =
-		cached_is_watched(c, &found.directory) ? CREATE_IS_EARLY : CREATE_IS_FIRST;
+	ctx->create_hint = cached_is_watched(c, &found.directory) ? CREATE_ASYNC : CREATE_IS_FIRST;
 	ret_attributes->size_bytes = 0;
 	ret_attributes->blocks = 0;
 }
 
 /* The open was answered early: the known attributes are not valid for others until its reply. */
-static int opened_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
+static int opened_async(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	const struct attributes *known, struct open_file *inner)
 {
 	const struct timespec now = file->attributes.ctime;
@@ -317,7 +316,7 @@ static int opened_early(struct cached *c, struct op_context *ctx, struct cached_
 	file->captured_writes = ++file->extra->write_count;
 	begin_making(file);
 	file->was_there = true;
-	cached_early(c, ctx, file);
+	cached_begin_async(c, ctx, file);
 	return 0;
 }
 
@@ -339,14 +338,14 @@ static int open_asking(struct cached *c, struct op_context *ctx, const struct ob
 	cached_enter(c);
 	cached_await_object(c, ctx, object);
 	cached_apply_deferred_at(c, ctx, object->path);
-	cached_bound_early(c, ctx);
-	consider_early_open(c, ctx, object, flags, &known);
+	cached_bound_async(c, ctx);
+	consider_async_open(c, ctx, object, flags, &known);
 	cached_ask(c, ctx, &asking);
 	r = workspace_open_file(ctx, c->base.inner, &at, flags, &inner, &file->attributes);
 	ctx->create_hint = CREATE_WAITS;
 	cached_end_asking(c, ctx, &asking);
-	if (r == 0 && ctx->served.is_early) {
-		r = opened_early(c, ctx, file, &known, inner);
+	if (r == 0 && ctx->served.is_async) {
+		r = opened_async(c, ctx, file, &known, inner);
 	} else if (r == 0) {
 		if (flags & O_TRUNC)
 			cached_changed(
@@ -380,21 +379,21 @@ int cached_create(struct op_context *ctx, struct workspace *w, const char *path,
 		return -ENOMEM;
 	cached_enter(c);
 	r = cached_await_at(c, ctx, path);
-	cached_bound_early(c, ctx);
+	cached_bound_async(c, ctx);
 	ctx->create_hint = r == 0 ? cached_create_hint(c, ctx, path, flags) : CREATE_WAITS;
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_create(ctx, c->base.inner, path, flags, mode, &inner, &file->attributes);
 	ctx->create_hint = CREATE_WAITS;
-	if (ctx->served.is_early)
+	if (ctx->served.is_async)
 		cached_end_asking(c, ctx, &asking);
 	else
 		cached_end_making(c, ctx, &asking, path, NULL, r, &file->attributes);
 	if (r == 0) {
-		cached_has_met(c, ctx, &ctx->parent, path);
+		cached_forget_missed(c, ctx, &ctx->parent, path);
 		r = opened(c, ctx, file, asking.look.at, inner);
 		begin_making(file);
-		if (r == 0 && ctx->served.is_early)
-			cached_early(c, ctx, file);
+		if (r == 0 && ctx->served.is_async)
+			cached_begin_async(c, ctx, file);
 	}
 	cached_leave(c);
 	return hand_out(file, r, ret_file, ret_attributes);
@@ -441,7 +440,7 @@ static void has_opened(struct cached *c, struct op_context *ctx, const char *pat
 
 	cached_enter(c);
 	found = cached_find(c, path);
-	cached_has_met(c, ctx, &found.directory, path);
+	cached_forget_missed(c, ctx, &found.directory, path);
 	cached_leave(c);
 }
 

@@ -62,8 +62,8 @@ void cached_begin_change(struct cached *c, struct op_context *ctx, struct asking
 {
 	c->changes++;
 	cached_ask(c, ctx, asking);
-	asking->told = ctx->facts ? ctx->facts : &asking->facts;
-	ctx->facts = asking->told;
+	asking->outcome = ctx->facts ? ctx->facts : &asking->facts;
+	ctx->facts = asking->outcome;
 }
 
 void cached_take_reply(struct cached *c, struct op_context *ctx, struct asking *asking)
@@ -71,7 +71,7 @@ void cached_take_reply(struct cached *c, struct op_context *ctx, struct asking *
 	if (ctx->facts == &asking->facts)
 		ctx->facts = NULL;
 	cached_enter(c);
-	cached_has_news(c);
+	cached_note_update(c);
 	asking->look = cached_look(c, ctx->served.position, asking->asked_ms);
 }
 
@@ -185,7 +185,7 @@ int cached_path_of(struct cached *c, const struct object_id *id, char **ret_path
 	return r == 0 && *ret_path ? 0 : -ENOMEM;
 }
 
-bool extra_is_believed(const struct cached *c, const struct extra *x)
+bool extra_is_usable(const struct cached *c, const struct extra *x)
 {
 	return !x->granted_at || !extra_is_locked(x) ||
 	       (c->lost_ms < x->granted_ms &&
@@ -197,7 +197,7 @@ bool cached_get_attributes(
 {
 	const struct extra *x = extra_find(c, id);
 
-	if (x && (x->writers > 0 || !extra_is_believed(c, x)))
+	if (x && (x->writers > 0 || !extra_is_usable(c, x)))
 		return false;
 	return tree_get_attributes(c->tree, id, cached_now_ms(), ret_attributes) != TREE_ASK;
 }

@@ -19,8 +19,8 @@ enum {
 };
 
 /* A known directory that is still to be surveyed. */
-struct place {
-	struct place *next;
+struct unvisited {
+	struct unvisited *next;
 	struct object_id id;
 	struct ignore *ignore; /* the .gitignore files above it */
 	char path[];
@@ -31,9 +31,9 @@ struct survey {
 	struct cached *c;
 	const struct scan_request *request;
 	struct glob names;
-	struct place *first, **last;
+	struct unvisited *first, **last;
 
-	const struct place *at;     /* the present directory */
+	const struct unvisited *at; /* the present directory */
 	struct ignore *ignore;      /* the rules for its entries */
 	const struct content *list; /* its .gitignore */
 	bool begins_anew;           /* it is a repository inside another one */
@@ -46,18 +46,18 @@ struct survey {
 	struct buffer known; /* inode numbers of the files whose content is cached */
 };
 
-static void place_free(struct place *place)
+static void unvisited_free(struct unvisited *unvisited)
 {
-	ignore_unref(place->ignore);
-	free(place);
+	ignore_unref(unvisited->ignore);
+	free(unvisited);
 }
 
 static void survey_done(struct survey *survey)
 {
 	while (survey->first) {
-		struct place *next = survey->first->next;
+		struct unvisited *next = survey->first->next;
 
-		place_free(survey->first);
+		unvisited_free(survey->first);
 		survey->first = next;
 	}
 	ignore_unref(survey->ignore);
@@ -69,14 +69,14 @@ static int push(
 	struct survey *survey, const struct object_id *id, const char *path, struct ignore *ignore)
 {
 	size_t size = strlen(path) + 1;
-	struct place *place = malloc(sizeof(*place) + size);
+	struct unvisited *unvisited = malloc(sizeof(*unvisited) + size);
 
-	if (!place)
+	if (!unvisited)
 		return -ENOMEM;
-	*place = (struct place){.id = *id, .ignore = ignore_ref(ignore)};
-	memcpy(place->path, path, size);
-	*survey->last = place;
-	survey->last = &place->next;
+	*unvisited = (struct unvisited){.id = *id, .ignore = ignore_ref(ignore)};
+	memcpy(unvisited->path, path, size);
+	*survey->last = unvisited;
+	survey->last = &unvisited->next;
 	return 0;
 }
 
@@ -142,28 +142,28 @@ static bool note_entry(void *user, const struct tree_entry *entry)
 	return !survey->error;
 }
 
-static int survey_directory(struct survey *survey, const struct place *place)
+static int survey_directory(struct survey *survey, const struct unvisited *unvisited)
 {
 	struct tree *tree = survey->c->tree;
 	uint64_t now_ms = cached_now_ms();
 	int r = 0;
 
-	survey->at = place;
+	survey->at = unvisited;
 	survey->list = NULL;
 	survey->begins_anew = survey->lacks_list = false;
-	if (tree_list(tree, &place->id, now_ms, note_list, survey) == TREE_ASK ||
+	if (tree_list(tree, &unvisited->id, now_ms, note_list, survey) == TREE_ASK ||
 		survey->lacks_list) {
 		survey->unknown = true;
 		return 0;
 	}
 	ignore_unref(survey->ignore);
-	survey->ignore = survey->begins_anew ? NULL : ignore_ref(place->ignore);
+	survey->ignore = survey->begins_anew ? NULL : ignore_ref(unvisited->ignore);
 	if (survey->list)
-		r = ignore_add(&survey->ignore, place->path, (const char *)survey->list->data,
+		r = ignore_add(&survey->ignore, unvisited->path, (const char *)survey->list->data,
 			survey->list->size);
 	if (r < 0)
 		return r;
-	tree_list(tree, &place->id, now_ms, note_entry, survey);
+	tree_list(tree, &unvisited->id, now_ms, note_entry, survey);
 	return survey->error;
 }
 
@@ -202,13 +202,13 @@ static int survey_tree(struct survey *survey, struct op_context *ctx, const char
 	if (r == 0 && found.id.inode)
 		r = push(survey, &found.id, path, survey->ignore);
 	for (unsigned count = 1; r == 0 && survey->first; count++) {
-		struct place *place = survey->first;
+		struct unvisited *unvisited = survey->first;
 
-		survey->first = place->next;
+		survey->first = unvisited->next;
 		if (!survey->first)
 			survey->last = &survey->first;
-		r = survey_directory(survey, place);
-		place_free(place);
+		r = survey_directory(survey, unvisited);
+		unvisited_free(unvisited);
 		/* A scan without texts needs names only, and some are missing: ask. */
 		if (survey->unknown && !survey->request->texts)
 			break;

@@ -16,9 +16,9 @@ enum {
 	TIDY_STACK_BYTES = 128 << 10,
 };
 
-void cached_has_news(struct cached *c)
+void cached_note_update(struct cached *c)
 {
-	c->news++;
+	c->updates++;
 	if (!c->is_tidy)
 		return;
 	c->is_tidy = false;
@@ -56,7 +56,7 @@ static void *tidier_main(void *user)
 
 	cached_enter(c);
 	while (!c->stopping) {
-		uint64_t news = c->news, started_ms, pause_ms;
+		uint64_t updates = c->updates, started_ms, pause_ms;
 
 		if (c->is_tidy) {
 			pthread_cond_wait(&c->tidier_wanted, &c->lock);
@@ -64,13 +64,13 @@ static void *tidier_main(void *user)
 		}
 		clock_cond_wait_ms(&c->tidier_wanted, &c->lock, TIDY_AFTER_MS);
 		started_ms = cached_now_ms();
-		if (c->stopping || c->news != news || started_ms < due_ms)
+		if (c->stopping || c->updates != updates || started_ms < due_ms)
 			continue;
 		tidy(c);
 		pause_ms = TIDY_PAUSES * (cached_now_ms() - started_ms);
 		due_ms = cached_now_ms() +
 			 (pause_ms < TIDY_PAUSE_MAX_MS ? pause_ms : TIDY_PAUSE_MAX_MS);
-		c->is_tidy = c->news == news;
+		c->is_tidy = c->updates == updates;
 	}
 	cached_leave(c);
 	return NULL;

@@ -127,14 +127,14 @@ static void mark_clean(struct cached_file *file)
 static int settle(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	struct writes then, struct asking *asking, int r)
 {
-	const struct attributes *told = &asking->told->object;
+	const struct attributes *outcome = &asking->outcome->object;
 
 	cached_take_reply(c, ctx, asking);
-	if (file->written || (file->dirty && told->mode))
-		cached_changed(c, asking, &file->extra->id, told, FROM_CHANGE);
+	if (file->written || (file->dirty && outcome->mode))
+		cached_changed(c, asking, &file->extra->id, outcome, FROM_CHANGE);
 	if (!has_written_since(file, then)) {
 		mark_clean(file);
-		if (file->written && r == 0 && told->mode)
+		if (file->written && r == 0 && outcome->mode)
 			take_captured(c, file);
 		file->written = false;
 	}
@@ -218,7 +218,7 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	r = atomic_load(&file->inner) ? cached_apply_deferred(c, ctx, file, true) : 0;
 	r = first_error(cached_take_name(c, ctx, file), r);
 	cached_enter(c);
-	cached_forget_early(c, file);
+	cached_forget_async(c, file);
 	file->closing = true; /* from here on `inner` does not change */
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
@@ -323,15 +323,15 @@ int cached_truncate(struct op_context *ctx, struct open_file *open_file, uint64_
 	capture_size(file, size_bytes);
 	then = (struct writes){file->writes.begun, file->writes.ended + 1};
 	cached_begin_change(c, ctx, &asking);
-	ctx->create_hint = CREATE_IS_EARLY;
+	ctx->create_hint = CREATE_ASYNC;
 	r = workspace_setattr(ctx, c->base.inner, &OBJECT_OF(inner), SET_SIZE, &want, &attributes);
 	ctx->create_hint = CREATE_WAITS;
 	if (r == 0)
 		*ret_attributes = attributes;
-	if (r == 0 && ctx->served.is_early)
+	if (r == 0 && ctx->served.is_async)
 		then = (struct writes){0}; /* the next flush returns the new attributes */
 	else if (r == 0)
-		asking.told->object = attributes;
+		asking.outcome->object = attributes;
 	if (r < 0) {
 		cached_enter(c);
 		file->capturing = false; /* `capture` has the new size, the file does not */

@@ -411,7 +411,7 @@ int content_store_put(
 {
 	struct record record;
 	char name[NAME_BYTES];
-	bool is_news;
+	bool is_new;
 	int r = 0;
 
 	if (version->size_bytes > store->max_bytes / 16)
@@ -424,8 +424,8 @@ int content_store_put(
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&store->lock);
-	is_news = keep_record(store, &record);
-	if (is_news && write(store->index_fd, &record, sizeof(record)) != sizeof(record))
+	is_new = keep_record(store, &record);
+	if (is_new && write(store->index_fd, &record, sizeof(record)) != sizeof(record))
 		r = -EIO;
 	pthread_mutex_unlock(&store->lock);
 	bound(store, version->size_bytes);

@@ -98,7 +98,7 @@ static void learn_object(struct tree *t, struct object *o, const struct attribut
 }
 
 /* Whether a fact at position `at` about a name without slot is older than what the listing says. */
-static bool is_old_news(const struct directory_facts *d, uint64_t at)
+static bool is_outdated(const struct directory_facts *d, uint64_t at)
 {
 	return is_older(at, d->listed_at) || (d->listed_at == 0 && at <= d->evicted_at);
 }
@@ -137,7 +137,7 @@ int tree_learn_name(struct tree *t, const struct tree_look *look, const struct o
 	if (found)
 		learn_object(t, of, found, look);
 	s = tree_slot(in, name);
-	if (!s && !is_old_news(tree_facts(in), look->at)) {
+	if (!s && !is_outdated(tree_facts(in), look->at)) {
 		s = tree_slot_make(t, in, name);
 		if (!s)
 			lose_name(t, in, look->at);

@@ -57,12 +57,12 @@ int excerpt_make(const struct literals *texts, unsigned context, const uint8_t *
 {
 	struct making making = {
 		.counted = content, .number = 1, .to = content, .max = out->size + max, .out = out};
-	const uint8_t *at = content, *end = content + size, *place;
+	const uint8_t *at = content, *end = content + size, *match;
 	struct literal_scan scan = {0};
 	int r = 0;
 
-	while (r == 0 && (place = literals_find(texts, &scan, at, end))) {
-		const uint8_t *from = line_before(at, place);
+	while (r == 0 && (match = literals_find(texts, &scan, at, end))) {
+		const uint8_t *from = line_before(at, match);
 
 		extend(&making, context, from);
 		for (unsigned i = 0; i < context && from > making.to; i++)
@@ -71,7 +71,7 @@ int excerpt_make(const struct literals *texts, unsigned context, const uint8_t *
 			r = put_block(&making);
 			making.from = from;
 		}
-		at = making.to = behind_line(place, end);
+		at = making.to = behind_line(match, end);
 		if ((size_t)(making.to - making.from) > max)
 			r = -E2BIG;
 	}

@@ -76,10 +76,10 @@ static const uint8_t *find_by_blocks(
 			is_either(&rare, *at + l->rare), is_either(&second, *at + l->second)));
 
 		for (; hits; hits &= hits - 1) {
-			const uint8_t *place = *at + __builtin_ctz(hits);
+			const uint8_t *match = *at + __builtin_ctz(hits);
 
-			if (is_at(l, ignore_case, place))
-				return place;
+			if (is_at(l, ignore_case, match))
+				return match;
 		}
 	}
 	return NULL;
@@ -104,16 +104,16 @@ static const uint8_t *find_by_blocks(
 static const uint8_t *find(
 	const struct literal *l, bool ignore_case, const uint8_t *at, const uint8_t *end)
 {
-	const uint8_t *last, *place; /* where it can begin */
+	const uint8_t *last, *match; /* where it can begin */
 
 	if ((size_t)(end - at) < l->size)
 		return NULL;
 	last = end - l->size;
-	place = find_by_blocks(l, ignore_case, &at, last);
-	for (; !place && at <= last; at++)
+	match = find_by_blocks(l, ignore_case, &at, last);
+	for (; !match && at <= last; at++)
 		if (is_at(l, ignore_case, at))
-			place = at;
-	return place;
+			match = at;
+	return match;
 }
 
 const uint8_t *literals_find(const struct literals *literals, struct literal_scan *scan,
@@ -123,10 +123,10 @@ const uint8_t *literals_find(const struct literals *literals, struct literal_sca
 
 	for (size_t i = 0; i < literals->count; i++) {
 		if (!scan->begun || scan->next[i] < at) {
-			const uint8_t *place =
+			const uint8_t *match =
 				find(&literals->all[i], literals->ignore_case, at, end);
 
-			scan->next[i] = place ? place : end;
+			scan->next[i] = match ? match : end;
 		}
 		if (scan->next[i] < first)
 			first = scan->next[i];

@@ -34,7 +34,7 @@ struct log_anchor {
 
 /* ---- Opening -------------------------------------------------------------------- */
 
-static int open_place(const char *where, int *ret_fd)
+static int open_target(const char *where, int *ret_fd)
 {
 	int number, end = 0;
 
@@ -61,7 +61,7 @@ int log_anchor_open(const char *where, const char *log_name, struct log_anchor *
 	if (!anchor)
 		return -ENOMEM;
 	anchor->log_name = strndup(log_name, NAME_MAX_BYTES);
-	r = open_place(where, &anchor->fd);
+	r = open_target(where, &anchor->fd);
 	if (r == 0 && !anchor->log_name)
 		r = -ENOMEM;
 	if (r == 0 && anchor->fd >= 0 && fstat(anchor->fd, &attributes) < 0)

@@ -139,33 +139,33 @@ static bool reserve(void)
 }
 
 /* The lowest that is free.  NULL: none. */
-static char *take_place(void)
+static char *take_memory(void)
 {
-	char *place = NULL;
+	char *memory = NULL;
 
 	pthread_mutex_lock(&range.lock);
-	for (size_t i = 0; (range.first || reserve()) && i < range.regions && !place; i++) {
+	for (size_t i = 0; (range.first || reserve()) && i < range.regions && !memory; i++) {
 		uint64_t bit = (uint64_t)1 << i % 64;
 
 		if (range.used[i / 64] == UINT64_MAX)
 			i |= 63;
 		else if (!(range.used[i / 64] & bit)) {
 			range.used[i / 64] |= bit;
-			place = range.first + i * REGION_BYTES;
+			memory = range.first + i * REGION_BYTES;
 		}
 	}
 	pthread_mutex_unlock(&range.lock);
-	return place;
+	return memory;
 }
 
-static void give_back_place(char *place)
+static void release_memory(char *memory)
 {
-	size_t i = (size_t)(place - range.first) / REGION_BYTES;
+	size_t i = (size_t)(memory - range.first) / REGION_BYTES;
 
 	/* As the rest of the range is again: the kernel keeps them as one mapping. */
-	madvise(place, REGION_BYTES, MADV_DONTNEED);
-	madvise(place, REGION_BYTES, MADV_DOFORK);
-	mprotect(place, REGION_BYTES, PROT_NONE);
+	madvise(memory, REGION_BYTES, MADV_DONTNEED);
+	madvise(memory, REGION_BYTES, MADV_DOFORK);
+	mprotect(memory, REGION_BYTES, PROT_NONE);
 	pthread_mutex_lock(&range.lock);
 	range.used[i / 64] &= ~((uint64_t)1 << i % 64);
 	pthread_mutex_unlock(&range.lock);
@@ -175,16 +175,16 @@ static void give_back_place(char *place)
 
 static bool add_region(struct slab *slab)
 {
-	char *place = take_place();
+	char *memory = take_memory();
 	struct slab_region *region;
 
-	if (!place)
+	if (!memory)
 		return false;
-	if (mprotect(place, REGION_BYTES, PROT_READ | PROT_WRITE) < 0) {
-		give_back_place(place);
+	if (mprotect(memory, REGION_BYTES, PROT_READ | PROT_WRITE) < 0) {
+		release_memory(memory);
 		return false;
 	}
-	region = (struct slab_region *)place;
+	region = (struct slab_region *)memory;
 	/* A fork copies page tables: with 30 MB here, a command would start 2 ms later. */
 	madvise(region, REGION_BYTES, MADV_DONTFORK);
 	LIST_INSERT_HEAD(&slab->regions, region, link);
@@ -291,7 +291,7 @@ static void give_back_region(struct slab_region *region)
 	for (size_t i = OWN_PAGES; i < PAGES; i++)
 		LIST_REMOVE(&region->pages[i], link);
 	LIST_REMOVE(region, link);
-	give_back_place((char *)region);
+	release_memory((char *)region);
 }
 
 void slab_trim(struct slab *slab)
@@ -313,7 +313,7 @@ void slab_done(struct slab *slab)
 
 	while ((region = LIST_FIRST(&slab->regions))) {
 		LIST_REMOVE(region, link);
-		give_back_place((char *)region);
+		release_memory((char *)region);
 	}
 	*slab = (struct slab){0};
 }

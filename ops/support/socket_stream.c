@@ -113,17 +113,17 @@ static int open_listener(const char *text, struct socket_stream *stream)
 /* Returns the number of the connection; 0: there is none, or no room for it. */
 static uint64_t take_connection(struct listener *listener)
 {
-	struct waiting *place = NULL;
+	struct waiting *slot = NULL;
 	int fd = -1;
 
 	pthread_mutex_lock(&listeners_lock);
-	for (size_t i = 0; i < WAITING_MAX && !place; i++)
+	for (size_t i = 0; i < WAITING_MAX && !slot; i++)
 		if (!listener->waiting[i].number)
-			place = &listener->waiting[i];
-	for (int i = 0; i < listener->count && fd < 0 && place; i++)
+			slot = &listener->waiting[i];
+	for (int i = 0; i < listener->count && fd < 0 && slot; i++)
 		fd = accept4(listener->fds[i], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		*place = (struct waiting){.number = ++listener->connections, .fd = fd};
+		*slot = (struct waiting){.number = ++listener->connections, .fd = fd};
 	pthread_mutex_unlock(&listeners_lock);
 	if (fd < 0)
 		return 0;

@@ -354,7 +354,7 @@ int back_make(struct op_context *ctx, struct workspace *w, enum operation_kind k
 void back_learn_time(
 	struct writeback *b, const struct op_context *ctx, const struct attributes *changed)
 {
-	if (!ctx->served.is_early)
+	if (!ctx->served.is_async)
 		back_learn_clock(b, &changed->ctime);
 }
 

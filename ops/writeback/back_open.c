@@ -130,11 +130,11 @@ static int pass_create(struct op_context *ctx, struct workspace *w, const char *
 	writeback_unlock(b);
 	if (r < 0)
 		return r;
-	if (ctx->served.is_early) { /* its times are wanted */
+	if (ctx->served.is_async) { /* its times are wanted */
 		do
 			r = workspace_await_name(ctx, inner, ret_attributes);
 		while (r == -EAGAIN && !op_interrupted(ctx));
-		ctx->served.is_early = false;
+		ctx->served.is_async = false;
 	}
 	if (r < 0) {
 		workspace_close(ctx, inner);

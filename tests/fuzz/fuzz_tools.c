@@ -59,13 +59,13 @@ static void ignore(const char *text, size_t size)
 static void shell(const char *text, size_t size)
 {
 	static struct files_root root = {.fd = -1};
-	const struct shell_place place = {.root = &root, .directory = ""};
+	const struct shell_context context = {.root = &root, .directory = ""};
 	struct shell_analysis analysis;
 
 	(void)size;
 	if (root.fd < 0 && files_root_open("/proc/sys/fs", &root) < 0)
 		abort();
-	if (shell_analyse(&place, "", text, &analysis) == 0)
+	if (shell_analyse(&context, "", text, &analysis) == 0)
 		shell_analysis_done(&analysis);
 }
 

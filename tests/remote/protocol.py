@@ -300,7 +300,7 @@ class Reader:
 HELLO, WELCOME = b"\xffisthmC\x01", b"\xffisthmS\x01"
 CAN_EXEC, CAN_WATCH, READ_ONLY, CAN_CHECK, CAN_SEARCH, CAN_READ_FIRST = 1, 2, 8, 32, 64, 128
 VERSION = 6
-Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels place compression")
+Welcome = collections.namedtuple("Welcome", "version error reason resumed session token received capabilities uid gid channels identity compression")
 
 
 def opening(magic, nonce, body):

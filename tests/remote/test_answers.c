@@ -692,10 +692,10 @@ static void test_a_flush_tells_what_was_refused_of_what_was_queued(void)
 	CHECK_RC(0, workspace_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_WRONLY, &file,
 			    &attributes));
 	CHECK_RC(1, ctx.served.round_trips);
-	ctx.create_hint = CREATE_IS_EARLY;
+	ctx.create_hint = CREATE_ASYNC;
 	CHECK_RC(0, workspace_setattr(&ctx, &far.remote->base, &OBJECT_OF(file), SET_SIZE, &want,
 			    &attributes));
-	CHECK(ctx.served.is_early);
+	CHECK(ctx.served.is_async);
 	CHECK_RC(1, ctx.served.round_trips);
 	CHECK_RC(-EFBIG, workspace_flush(&ctx, file));
 	CHECK_RC(0, workspace_flush(&ctx, file));

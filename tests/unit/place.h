@@ -7,7 +7,7 @@
 
 #include "ops/workspace_ops.h"
 
-static inline void place_free(struct workspace *place)
+static inline void unvisited_free(struct workspace *place)
 {
 	(void)place;
 }

@@ -719,7 +719,7 @@ static void scripted_unwatch(struct workspace *w, const struct object_ref *direc
 
 static const struct workspace_ops scripted_ops = {
 	.name = "scripted",
-	.free = place_free,
+	.free = unvisited_free,
 	.status = place_status,
 	.getattr = scripted_getattr,
 	.readdir = scripted_readdir,

@@ -73,12 +73,12 @@ static int count_in(const char *path)
 
 /* A place that answers create early; then it turns out that somebody else has made the name of
  * "d/c". */
-static int create_early(struct op_context *ctx, struct workspace *place, const char *path,
+static int create_async(struct op_context *ctx, struct workspace *place, const char *path,
 	int flags, uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	int r = forward_create(ctx, place, path, flags, mode, ret_file, ret_attributes);
 
-	ctx->served.is_early = r == 0 && ctx->create_hint == CREATE_IS_EARLY;
+	ctx->served.is_async = r == 0 && ctx->create_hint == CREATE_ASYNC;
 	return r;
 }
 
@@ -95,7 +95,7 @@ static struct workspace *early_new(struct workspace *inner)
 	if (!early)
 		abort();
 	forward_init(early, inner, &forward_ops);
-	early->ops.create = create_early;
+	early->ops.create = create_async;
 	early->ops.await_name = find_other;
 	return &early->workspace;
 }
@@ -110,7 +110,7 @@ static void test_a_file_of_another_that_cannot_be_followed_is_an_error(void)
 	CHECK_RC(0, look("d"));
 	context.parent = seen.id;
 	CHECK_RC(0, workspace_create(&context, w, "d/n", O_WRONLY, 0600, &file, &seen));
-	CHECK(context.served.is_early);
+	CHECK(context.served.is_async);
 	place_make("d/c", S_IFREG | 0644);
 	memory_ends_after(0);
 	CHECK_RC(-ENOMEM, workspace_flush(&context, file));

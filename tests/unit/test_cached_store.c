@@ -259,7 +259,7 @@ static int lying_scan(struct op_context *ctx, struct workspace *liar,
 
 static const struct workspace_ops lying_ops = {
 	.name = "liar",
-	.free = place_free,
+	.free = unvisited_free,
 	.status = place_status,
 	.getattr = lying_getattr,
 	.scan = lying_scan,

@@ -167,7 +167,7 @@ static void place_unwatch(struct workspace *place, const struct object_ref *dire
 
 static const struct workspace_ops place_ops = {
 	.name = "place",
-	.free = place_free,
+	.free = unvisited_free,
 	.status = place_status,
 	.getattr = place_getattr,
 	.mkdir = place_mkdir,

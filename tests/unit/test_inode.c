@@ -59,11 +59,11 @@ static bool is_old(struct inode_table *table, struct inode *parent, const char *
 }
 
 /* The feed says so. */
-static enum name_news told(struct inode_table *table, struct inode *parent, const char *name,
+static enum name_change told(struct inode_table *table, struct inode *parent, const char *name,
 	const struct attributes *found, uint64_t at)
 {
 	struct inode *lost = NULL;
-	enum name_news news = inode_table_changed(table, parent, name, found, at, &lost);
+	enum name_change news = inode_table_changed(table, parent, name, found, at, &lost);
 
 	CHECK((news == NAME_LEADS_ELSEWHERE) == (lost != NULL));
 	inode_table_unref(table, lost);

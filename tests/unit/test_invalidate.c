@@ -145,7 +145,7 @@ static int place_watch(struct workspace *workspace, change_sink sink, void *user
 
 static const struct workspace_ops place_ops = {
 	.name = "place",
-	.free = place_free,
+	.free = unvisited_free,
 	.status = place_status,
 	.watch = place_watch,
 };

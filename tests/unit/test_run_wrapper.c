@@ -17,9 +17,9 @@ static struct shell_plan plan_for(enum agent_kind agent, const char *const words
 
 #define PLAN(agent, ...) plan_for(agent, (const char *const[]){__VA_ARGS__, NULL})
 
-static void check_place(enum shell_place want, struct shell_plan plan)
+static void check_place(enum shell_where want, struct shell_plan plan)
 {
-	CHECK_RC(want, plan.place);
+	CHECK_RC(want, plan.where);
 	shell_plan_done(&plan);
 }
 
@@ -49,7 +49,7 @@ static void test_a_command_is_found_behind_all_forms_of_options(void)
 	for (size_t i = 0; i < array_size(forms); i++) {
 		struct shell_plan plan = plan_for(AGENT_OTHER, forms[i]);
 
-		CHECK_RC(SHELL_THERE, plan.place);
+		CHECK_RC(SHELL_THERE, plan.where);
 		CHECK_STRING("ls", forms[i][plan.script_index]);
 		CHECK_STRING("ls", plan.script);
 		shell_plan_done(&plan);
@@ -65,7 +65,7 @@ static void test_claude_s_command_goes_without_its_snapshot(void)
 		"/dev/null && "
 		"pwd -P >| /tmp/claude-fd00-cwd");
 
-	CHECK_RC(SHELL_THERE, plan.place);
+	CHECK_RC(SHELL_THERE, plan.where);
 	CHECK_STRING("/tmp/claude-fd00-cwd", plan.report_file);
 	CHECK(plan.report_needs_success);
 	CHECK_STRING("eval 'echo one && pwd -P >| x' < /dev/null && printf '%s%s%s' BEGIN \"$(pwd "
@@ -102,7 +102,7 @@ static void test_gemini_s_jobs_are_reported(void)
 		"shopt -u promptvars; _bgpids_file=/tmp/gemini-shell-a/bgpids.tmp\n(\n"
 		"  trap 'jobs -p > \"$_bgpids_file\"' EXIT\nls\n)\n__code=$?\nexit $__code");
 
-	CHECK_RC(SHELL_THERE, plan.place);
+	CHECK_RC(SHELL_THERE, plan.where);
 	CHECK_STRING("/tmp/gemini-shell-a/bgpids.tmp", plan.report_file);
 	CHECK(!plan.report_needs_success);
 	CHECK_STRING("shopt -u promptvars; \nexec 9>&1\n(\n"

@@ -437,13 +437,13 @@ static void test_a_welcome_keeps_its_fields(void)
 		.capabilities = 3,
 		.owner_uid = 1000,
 		.channels = 4,
-		.place = "boot-1",
+		.identity = "boot-1",
 		.takes_compressed = true};
 	cleanup_wire_writer struct wire_writer w = {0};
 	struct welcome got;
 	size_t prefix = MAGIC_BYTES + NONCE_BYTES + 4;
-	cleanup_wire_writer struct wire_writer place = {0};
-	size_t without_place, without_compression; /* as helpers before version 0.2 end */
+	cleanup_wire_writer struct wire_writer identity = {0};
+	size_t without_identity, without_compression; /* as helpers before version 0.2 end */
 
 	welcome_encode(&w, &welcome);
 	CHECK_RC(0, welcome_decode(
@@ -453,13 +453,13 @@ static void test_a_welcome_keeps_its_fields(void)
 	CHECK(got.resumed && got.received == 9 && got.capabilities == 3 && got.owner_uid == 1000 &&
 		got.channels == 4);
 	CHECK(memcmp(got.token, "secret", 7) == 0);
-	CHECK_STRING("boot-1", got.place);
+	CHECK_STRING("boot-1", got.identity);
 	CHECK(got.takes_compressed);
-	wire_put_string(&place, "boot-1");
+	wire_put_string(&identity, "boot-1");
 	without_compression = w.buffer.size - prefix - 1;
-	without_place = without_compression - place.buffer.size;
+	without_identity = without_compression - identity.buffer.size;
 	for (size_t size = 0; size < w.buffer.size - prefix; size++)
-		CHECK_RC(size == without_place || size == without_compression ? 0 : -EPROTO,
+		CHECK_RC(size == without_identity || size == without_compression ? 0 : -EPROTO,
 			welcome_decode(welcome.nonce, w.buffer.data + prefix, size, &got));
 }
 

@@ -12,15 +12,15 @@ enum { IS_WRITTEN = 1 << 0, IS_MOVED = 1 << 1, IS_ASIDE = 1 << 2 };
 
 /* ---- Locks -------------------------------------------------------------------------------- */
 
-struct place { /* a directory that is to be locked */
+struct locked_directory { /* a directory that is to be locked */
 	struct stat status;
 	const char *path; /* of something in it */
 };
 
-static int compare_places(const void *a, const void *b)
+static int compare_directories(const void *a, const void *b)
 {
-	const struct stat *one = &((const struct place *)a)->status;
-	const struct stat *two = &((const struct place *)b)->status;
+	const struct stat *one = &((const struct locked_directory *)a)->status;
+	const struct stat *two = &((const struct locked_directory *)b)->status;
 
 	if (one->st_dev != two->st_dev)
 		return one->st_dev < two->st_dev ? -1 : 1;
@@ -28,41 +28,43 @@ static int compare_places(const void *a, const void *b)
 }
 
 /* The deepest directory above `path` that exists, as files_lock() takes it. */
-static int find_place(const struct files_root *root, const char *path, struct place *ret_place)
+static int find_directory(
+	const struct files_root *root, const char *path, struct locked_directory *ret_directory)
 {
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
 	int r;
 
 	if (!parent)
 		return -ENOMEM;
-	while ((r = files_stat(root, parent, &ret_place->status)) == -ENOENT && *parent)
+	while ((r = files_stat(root, parent, &ret_directory->status)) == -ENOENT && *parent)
 		parent[path_parent_length(parent)] = '\0';
-	ret_place->path = path;
+	ret_directory->path = path;
 	return r;
 }
 
 int file_changes_lock(const struct files_root *root, const struct file_change *changes,
 	size_t count, bool (*interrupted)(void *user), void *user, struct file_locks *ret_locks)
 {
-	cleanup_free struct place *places = calloc(2 * count + 1, sizeof(*places));
+	cleanup_free struct locked_directory *directories =
+		calloc(2 * count + 1, sizeof(*directories));
 	struct file_locks locks cleanup_with(file_locks_done) = {
 		.fds = calloc(2 * count + 1, sizeof(int))};
 	size_t found = 0;
-	int r = places && locks.fds ? 0 : -ENOMEM;
+	int r = directories && locks.fds ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < count && r == 0; i++) {
-		r = find_place(root, changes[i].path, &places[found++]);
+		r = find_directory(root, changes[i].path, &directories[found++]);
 		if (r == 0 && changes[i].target)
-			r = find_place(root, changes[i].target, &places[found++]);
+			r = find_directory(root, changes[i].target, &directories[found++]);
 	}
 	if (r < 0)
 		return r;
-	qsort(places, found, sizeof(*places), compare_places);
+	qsort(directories, found, sizeof(*directories), compare_directories);
 	for (size_t i = 0; i < found; i++) {
 		/* A second lock of the same directory would wait for ours. */
-		if (i && compare_places(&places[i - 1], &places[i]) == 0)
+		if (i && compare_directories(&directories[i - 1], &directories[i]) == 0)
 			continue;
-		r = files_lock(root, places[i].path, interrupted, user);
+		r = files_lock(root, directories[i].path, interrupted, user);
 		if (r < 0)
 			return r;
 		locks.fds[locks.count++] = r;

@@ -185,7 +185,7 @@ static const char *tool_of_paths(const struct tool_call *call)
 }
 
 /* By all names of what is there. */
-static enum permission_action judge_place(const struct tool_call *call, const char *tool,
+static enum permission_action judge_path(const struct tool_call *call, const char *tool,
 	enum tool_level level, unsigned uses, const char *path, const char *real)
 {
 	const struct permissions *permissions = call->session->permissions;
@@ -258,21 +258,21 @@ static enum permission_action judge_path_subject(struct tool_call *call, enum to
 {
 	const struct files_root *root = &call->session->root;
 	cleanup_free char *real = leads_to(root, subject->text, subject->uses);
-	const char *tool = tool_of_paths(call), *place = real ? real : subject->text;
+	const char *tool = tool_of_paths(call), *target = real ? real : subject->text;
 	const char *guarded = NULL;
 	enum permission_action verdict;
 
 	if (!tool)
 		level = TOOL_READ; /* the command's own level is judged with the command */
 	if (subject->uses & PERMISSION_WRITES)
-		guarded = guard_path(root, place);
+		guarded = guard_path(root, target);
 	if (guarded)
 		level = TOOL_DANGEROUS;
-	verdict = judge_place(call, tool, level, subject->uses, subject->text, real);
+	verdict = judge_path(call, tool, level, subject->uses, subject->text, real);
 	if (verdict == PERMISSION_ASK && tool) {
-		verdict = permissions_settled(call->session->permissions, tool, place);
+		verdict = permissions_settled(call->session->permissions, tool, target);
 		call->approved = call->approved || verdict == PERMISSION_ALLOW;
-		*ret_remember = permission_literal(place);
+		*ret_remember = permission_literal(target);
 	}
 	if (verdict == PERMISSION_ASK)
 		explain(subject->text, real, guarded, reason);
@@ -354,7 +354,7 @@ int permission_deny_path_early(struct tool_call *call, unsigned uses, const char
 	if (!permissions)
 		return 0;
 	real = leads_to(&call->session->root, path, uses);
-	verdict = judge_place(call, call->tool->name, TOOL_READ, uses, path, real);
+	verdict = judge_path(call, call->tool->name, TOOL_READ, uses, path, real);
 	if (verdict == PERMISSION_ASK)
 		verdict = permissions_settled(permissions, call->tool->name, real ? real : path);
 	call->asks_first = call->asks_first || verdict == PERMISSION_ASK;
@@ -414,7 +414,7 @@ enum permission_action permission_filter_verdict(
 			return PERMISSION_DENY;
 	}
 	if (filter->has_names)
-		return judge_place(call, tool_of_paths(call), level, filter->uses, path, real);
+		return judge_path(call, tool_of_paths(call), level, filter->uses, path, real);
 	return permissions_path_verdict(
 		call->session->permissions, tool_of_paths(call), level, filter->uses, path, real);
 }

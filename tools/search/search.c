@@ -335,12 +335,12 @@ static int search_lines(struct run *run)
 
 	run->scan = (struct literal_scan){0};
 	while (at < run->end && r == 0) {
-		const uint8_t *place = next_candidate(run, at), *start, *end;
+		const uint8_t *match = next_candidate(run, at), *start, *end;
 
-		if (!place || place >= run->end)
+		if (!match || match >= run->end)
 			break;
-		start = line_start(at, place);
-		end = line_end(place, run->end);
+		start = line_start(at, match);
+		end = line_end(match, run->end);
 		if (!run->s->pattern->code || line_matches(run, start, end))
 			r = give_match(run, start, end);
 		at = end + 1;

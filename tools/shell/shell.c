@@ -15,7 +15,7 @@ enum { PRINTED_MAX_BYTES = 120000 };
 
 struct analyser {
 	struct shell_analysis *result;
-	const struct shell_place *place;
+	const struct shell_context *context;
 	const char *settings;    /* in front of every command */
 	struct shell_tree *tree; /* that tokens belong to */
 	int nesting;             /* of commands in commands */
@@ -192,7 +192,7 @@ static void step_must_ask(struct analyser *a, struct shell_step *step, const cha
 
 static void add_path(struct analyser *a, const char *path, unsigned use, unsigned flags)
 {
-	shell_paths_add(&a->result->paths, a->place, path, use, flags);
+	shell_paths_add(&a->result->paths, a->context, path, use, flags);
 	if (a->result->paths.reason)
 		must_ask(a, a->result->paths.reason);
 	a->no_memory = a->no_memory || a->result->paths.no_memory;
@@ -440,7 +440,7 @@ static int settle_option(struct analyser *a, struct view *view)
 	char *text = (char *)view->word.text;
 
 	if (!view->word.glob || !view->word.known || *text != '-' ||
-		shell_pattern_matches(a->place, text))
+		shell_pattern_matches(a->context, text))
 		return 0;
 	shell_pattern_unescape(text);
 	view->word.glob = false;
@@ -538,10 +538,10 @@ static int finish(struct analyser *a, struct shell_analysis *ret_analysis)
 /* In a repository's own directory git takes what is there for its settings. */
 static void check_directory(struct analyser *a)
 {
-	const struct files_root *root = a->place->root;
+	const struct files_root *root = a->context->root;
 	cleanup_free char *real = NULL, *inside = NULL;
 
-	if (!*a->place->directory || files_real_path(root, a->place->directory, &real) < 0)
+	if (!*a->context->directory || files_real_path(root, a->context->directory, &real) < 0)
 		return;
 	inside = path_join(real, "HEAD");
 	if (!inside)
@@ -550,13 +550,13 @@ static void check_directory(struct analyser *a)
 		must_ask(a, "it runs in a directory with files that make something run");
 }
 
-int shell_analyse(const struct shell_place *place, const char *settings, const char *line,
+int shell_analyse(const struct shell_context *context, const char *settings, const char *line,
 	struct shell_analysis *ret_analysis)
 {
 	struct shell_analysis result = {0};
 	struct shell_tree tree = {0};
 	struct analyser a = {
-		.result = &result, .place = place, .settings = settings, .tree = &tree};
+		.result = &result, .context = context, .settings = settings, .tree = &tree};
 	struct buffer printed = {0};
 	const char *problem = NULL;
 	int r = shell_parse(line, &tree, &problem);
@@ -578,11 +578,11 @@ int shell_analyse(const struct shell_place *place, const char *settings, const c
 	return finish(&a, ret_analysis);
 }
 
-int shell_analyse_words(const struct shell_place *place, const char *const *argv,
+int shell_analyse_words(const struct shell_context *context, const char *const *argv,
 	struct shell_analysis *ret_analysis)
 {
 	struct shell_analysis result = {0};
-	struct analyser a = {.result = &result, .place = place, .settings = ""};
+	struct analyser a = {.result = &result, .context = context, .settings = ""};
 	cleanup_free struct view *views = NULL;
 	size_t count = 0;
 

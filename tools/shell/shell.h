@@ -34,11 +34,11 @@ struct shell_analysis {
 
 /* `settings` are what stands in front of every command, as "A=1 B=2 "; "" for none.
  * 0 or -ENOMEM. */
-int shell_analyse(const struct shell_place *place, const char *settings, const char *line,
+int shell_analyse(const struct shell_context *context, const char *settings, const char *line,
 	struct shell_analysis *ret_analysis);
 
 /* The same for one program and its arguments, without a shell; `line` stays NULL. */
-int shell_analyse_words(const struct shell_place *place, const char *const *argv,
+int shell_analyse_words(const struct shell_context *context, const char *const *argv,
 	struct shell_analysis *ret_analysis);
 
 void shell_analysis_done(struct shell_analysis *analysis);

@@ -15,9 +15,9 @@ bool shell_allowed(const struct tool_call *call)
 				       !permissions_restrict(permissions, "write"));
 }
 
-struct shell_place shell_place_of(const struct tool_call *call, const char *directory)
+struct shell_context shell_context_of(const struct tool_call *call, const char *directory)
 {
-	return (struct shell_place){.root = &call->session->root,
+	return (struct shell_context){.root = &call->session->root,
 		.directory = directory,
 		.root_unknown = call->session->control_socket != NULL,
 		.permissions = call->session->permissions};

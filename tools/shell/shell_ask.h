@@ -10,7 +10,7 @@
 bool shell_allowed(const struct tool_call *call);
 
 /* Where commands of the call run; `directory` is below the root. */
-struct shell_place shell_place_of(const struct tool_call *call, const char *directory);
+struct shell_context shell_context_of(const struct tool_call *call, const char *directory);
 
 /* Asks once about all commands and paths.  `text` is the command as it was given, `reason` (NULL:
  * none) why no rule may allow it, besides those of the analysis.  0, or -1 (recorded). */

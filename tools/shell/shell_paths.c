@@ -17,7 +17,7 @@ static const char *const unusual = "it names a path in an unusual way";
 /* One path on its way. */
 struct walk {
 	struct shell_paths *paths;
-	const struct shell_place *place;
+	const struct shell_context *context;
 	unsigned use, flags;
 	int links;     /* followed so far */
 	char *outside; /* set with -EXDEV */
@@ -139,7 +139,7 @@ static bool is_harmless(const char *path)
  * name. */
 static void add_outside(struct walk *w, const char *path)
 {
-	const struct shell_place *place = w->place;
+	const struct shell_context *context = w->context;
 	cleanup_free char *normal = NULL, *whole = NULL;
 	const char *dots = path;
 
@@ -164,9 +164,10 @@ static void add_outside(struct walk *w, const char *path)
 	if (w->paths->no_memory)
 		return;
 	add(w->paths, whole, 0);
-	if (!place->root_unknown && *whole == '/' &&
-		(path_is_within(whole + 1, place->root->path + 1) ||
-			(w->use & SHELL_TREE && path_is_within(place->root->path + 1, whole + 1))))
+	if (!context->root_unknown && *whole == '/' &&
+		(path_is_within(whole + 1, context->root->path + 1) ||
+			(w->use & SHELL_TREE &&
+				path_is_within(context->root->path + 1, whole + 1))))
 		must_ask(w->paths, unusual);
 }
 
@@ -180,7 +181,7 @@ static bool has_row(const struct walk *w)
 
 static bool rules_restrict(const struct walk *w, unsigned uses)
 {
-	const struct permissions *permissions = w->place->permissions;
+	const struct permissions *permissions = w->context->permissions;
 
 	return permissions &&
 	       ((uses & PERMISSION_READS && permissions_restrict(permissions, "read")) ||
@@ -211,7 +212,7 @@ static const char *entry_problem(
 {
 	if (check->by_guard && guard_name(path))
 		return "it changes or copies a directory with files in it that make something run";
-	if (check->by_rules && permissions_path_verdict(w->place->permissions, NULL, TOOL_READ,
+	if (check->by_rules && permissions_path_verdict(w->context->permissions, NULL, TOOL_READ,
 				       check->uses, path, NULL) != PERMISSION_ALLOW)
 		return "rules do not allow all files below a directory that it names";
 	return NULL;
@@ -220,7 +221,7 @@ static const char *entry_problem(
 static void check_tree(struct walk *w, const struct tree_check *check, const char *path, int depth)
 {
 	cleanup_fd int fd =
-		files_open(w->place->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+		files_open(w->context->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	cleanup_dir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
@@ -301,21 +302,21 @@ static int leave(struct walk *w, const char *before, const char *path)
 
 static int leave_upwards(struct walk *w, const char *rest)
 {
-	const char *root = w->place->root->path;
+	const char *root = w->context->root->path;
 	cleanup_free char *above = NULL;
 
-	if (w->place->root_unknown)
+	if (w->context->root_unknown)
 		return leave(w, "..", rest);
 	above = strndup(root, path_parent_length(root));
 	return above ? leave(w, *above ? above : "/", rest) : -ENOMEM;
 }
 
 /* What an absolute path names below the root; NULL: it is outside. */
-static const char *below_root(const struct shell_place *place, const char *path)
+static const char *below_root(const struct shell_context *context, const char *path)
 {
-	const char *root = place->root->path;
+	const char *root = context->root->path;
 
-	while (!place->root_unknown) {
+	while (!context->root_unknown) {
 		size_t length;
 
 		root += strspn(root, "/");
@@ -364,7 +365,7 @@ static int enter(struct walk *w, char **real, const char *name)
 	child = path_join(*real, name);
 	if (!child)
 		return -ENOMEM;
-	cleanup_fd int fd = files_open(w->place->root, child, O_PATH | O_NOFOLLOW, 0);
+	cleanup_fd int fd = files_open(w->context->root, child, O_PATH | O_NOFOLLOW, 0);
 
 	if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR)
 		return fd;
@@ -380,7 +381,7 @@ static int enter(struct walk *w, char **real, const char *name)
 static int enter_path(struct walk *w, char **real, const char *path)
 {
 	if (*path == '/') {
-		const char *below = below_root(w->place, path);
+		const char *below = below_root(w->context, path);
 
 		if (!below)
 			return leave(w, "", path);
@@ -454,7 +455,7 @@ static int follow_match(struct walk *w, const struct spot *spot, const char *nam
 static int follow_pattern(
 	struct walk *w, const struct spot *spot, const char *pattern, const char *rest)
 {
-	cleanup_fd int fd = files_open(w->place->root, spot->real, O_RDONLY | O_DIRECTORY, 0);
+	cleanup_fd int fd = files_open(w->context->root, spot->real, O_RDONLY | O_DIRECTORY, 0);
 	cleanup_dir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	int count = 0;
@@ -509,10 +510,10 @@ static int follow(struct walk *w, struct spot *spot, const char *rest)
 	return follow_name(w, spot, name, rest);
 }
 
-void shell_paths_add(struct shell_paths *paths, const struct shell_place *place, const char *path,
-	unsigned use, unsigned flags)
+void shell_paths_add(struct shell_paths *paths, const struct shell_context *context,
+	const char *path, unsigned use, unsigned flags)
 {
-	struct walk w = {.paths = paths, .place = place, .use = use, .flags = flags};
+	struct walk w = {.paths = paths, .context = context, .use = use, .flags = flags};
 	struct spot spot cleanup_with(spot_done) = {strdup(""), strdup("")};
 	const char *rest = path;
 	int r = spot.real && spot.written ? 0 : -ENOMEM;
@@ -522,7 +523,7 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_place *place,
 		return;
 	}
 	if (*path == '~' || *path == '/')
-		rest = *path == '/' ? below_root(place, path) : NULL;
+		rest = *path == '/' ? below_root(context, path) : NULL;
 	if (!rest) {
 		add_outside(&w, path);
 		return;
@@ -530,9 +531,9 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_place *place,
 	if (strlen(path) >= PATH_MAX)
 		r = -ENAMETOOLONG;
 	if (r == 0 && rest == path) {
-		r = enter_path(&w, &spot.real, place->directory);
+		r = enter_path(&w, &spot.real, context->directory);
 		if (r == 0)
-			r = replace(&spot.written, strdup(place->directory));
+			r = replace(&spot.written, strdup(context->directory));
 	}
 	if (r == 0)
 		r = follow(&w, &spot, rest);
@@ -545,13 +546,14 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_place *place,
 	free(w.outside);
 }
 
-bool shell_pattern_matches(const struct shell_place *place, const char *pattern)
+bool shell_pattern_matches(const struct shell_context *context, const char *pattern)
 {
 	const char *slash = strchr(pattern, '/');
 	cleanup_free char *above = strndup(pattern, slash ? (size_t)(slash - pattern) : 0);
-	cleanup_free char *directory = above ? path_join(place->directory, above) : NULL;
+	cleanup_free char *directory = above ? path_join(context->directory, above) : NULL;
 	cleanup_fd int fd =
-		directory ? files_open(place->root, directory, O_RDONLY | O_DIRECTORY, 0) : -ENOMEM;
+		directory ? files_open(context->root, directory, O_RDONLY | O_DIRECTORY, 0)
+			  : -ENOMEM;
 	cleanup_dir DIR *dir = NULL;
 	struct dirent *entry;
 	bool found = false;

@@ -10,7 +10,7 @@
 #include "tools/permission/permission.h"
 
 /* Where a line runs. */
-struct shell_place {
+struct shell_context {
 	const struct files_root *root;
 	const char *directory;           /* below it */
 	bool root_unknown;               /* what its absolute path is there */
@@ -38,11 +38,11 @@ enum shell_path_flags {
 };
 
 /* Adds where the path leads; `use` is of enum shell_use. */
-void shell_paths_add(struct shell_paths *paths, const struct shell_place *place, const char *path,
-	unsigned use, unsigned flags);
+void shell_paths_add(struct shell_paths *paths, const struct shell_context *context,
+	const char *path, unsigned use, unsigned flags);
 
 /* False when surely no name matches: bash then takes the pattern as it stands. */
-bool shell_pattern_matches(const struct shell_place *place, const char *pattern);
+bool shell_pattern_matches(const struct shell_context *context, const char *pattern);
 
 /* Makes a pattern, in place, the name that it is taken for then. */
 void shell_pattern_unescape(char *pattern);

@@ -130,7 +130,7 @@ static int find_in(const char *directory, const char *below, const char *name, c
 
 int bootstrap_find_helper(const char *directory, const char *machine, char **ret_path)
 {
-	static const char *const places[] = {
+	static const char *const directories[] = {
 		"", "../libexec/", "../backends/remote/", "../../backends/remote/"};
 	char name[64] = "isthmus-helper", own[PATH_MAX];
 	struct utsname system;
@@ -148,8 +148,8 @@ int bootstrap_find_helper(const char *directory, const char *machine, char **ret
 		return -errno;
 	own[length] = '\0';
 	*strrchr(own, '/') = '\0';
-	for (size_t i = 0; i < array_size(places) && r == -ENOENT; i++)
-		r = find_in(own, places[i], name, ret_path);
+	for (size_t i = 0; i < array_size(directories) && r == -ENOENT; i++)
+		r = find_in(own, directories[i], name, ret_path);
 	return r;
 }
 

@@ -219,7 +219,7 @@ static void distrust_prefill(struct remote_file *file, uint64_t changes)
 
 /* Through the handle of a file that was prepared, which is given the name (`makes`), or leads to
  * the file there as soon as that is open.  What is written comes behind that. */
-static int begin_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
+static int begin_async(struct op_context *ctx, struct remote *remote, const char *path, int flags,
 	bool makes, struct prepared_taken *taken, struct open_file **ret_file)
 {
 	struct remote_file *file;
@@ -242,27 +242,27 @@ static int begin_early(struct op_context *ctx, struct remote *remote, const char
 		remote_prepared_return(remote, taken);
 		return r == RESULT_AGAIN ? -EAGAIN : r;
 	}
-	ctx->served.is_early = true;
+	ctx->served.is_async = true;
 	ctx->served.position = 0;
 	return 0;
 }
 
 /* -EAGAIN: nothing is prepared. */
-static int create_early(struct op_context *ctx, struct remote *remote, const char *path, int flags,
+static int create_async(struct op_context *ctx, struct remote *remote, const char *path, int flags,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct prepared_taken taken;
 	int r = remote_prepared_take(ctx, remote, flags, mode, &taken);
 
 	if (r == 0)
-		r = begin_early(ctx, remote, path, flags, true, &taken, ret_file);
+		r = begin_async(ctx, remote, path, flags, true, &taken, ret_file);
 	if (r == 0)
 		*ret_attributes = taken.attributes;
 	return r;
 }
 
 /* To be written anew. */
-static int open_early(struct op_context *ctx, struct remote *remote,
+static int open_async(struct op_context *ctx, struct remote *remote,
 	const struct object_ref *object, int flags, struct open_file **ret_file,
 	struct attributes *ret_attributes)
 {
@@ -272,7 +272,7 @@ static int open_early(struct op_context *ctx, struct remote *remote,
 
 	if (r == 0) {
 		taken.attributes.id = object->id;
-		r = begin_early(ctx, remote, object->path, flags, false, &taken, ret_file);
+		r = begin_async(ctx, remote, object->path, flags, false, &taken, ret_file);
 	}
 	if (r == 0) {
 		remote_object_changed(remote, &object->id, 0);
@@ -323,7 +323,7 @@ int remote_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	int r = -EAGAIN;
 
 	if (ctx->create_hint != CREATE_WAITS)
-		r = open_early(ctx, remote_of(w), object, flags, ret_file, ret_attributes);
+		r = open_async(ctx, remote_of(w), object, flags, ret_file, ret_attributes);
 	if (r == -EAGAIN)
 		r = open_waiting(ctx, w, object, flags, ret_file, ret_attributes);
 	return r;
@@ -362,7 +362,7 @@ int remote_create(struct op_context *ctx, struct workspace *w, const char *path,
 	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct remote *remote = remote_of(w);
-	int r = create_early(ctx, remote, path, flags, mode, ret_file, ret_attributes);
+	int r = create_async(ctx, remote, path, flags, mode, ret_file, ret_attributes);
 
 	/* For the next one, in the same flight. */
 	if (r == 0 || r == -EAGAIN)
@@ -564,7 +564,7 @@ static int64_t take_grant(void *user, struct remote_request *request, int64_t re
 	remote_file_changed(file);
 	remote_file_locked(file, grant->lock, at, steal_ptr(&call->payload), data,
 		got <= grant->wanted ? got : 0, grant->wanted);
-	if (remote->own_changes != grant->changes + 1 || remote->told_at > at)
+	if (remote->own_changes != grant->changes + 1 || remote->feed_at > at)
 		drop_prefill(file);
 	return result;
 }

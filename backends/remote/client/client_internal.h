@@ -160,7 +160,7 @@ struct remote {
 	atomic_size_t chunk_bytes;        /* of all files, read ahead or requested */
 	atomic_uint_fast64_t changes;     /* of content that is known ... */
 	atomic_uint_fast64_t own_changes; /* ... that were made here */
-	atomic_uint_fast64_t told_at;     /* position of the last one that the feed told */
+	atomic_uint_fast64_t feed_at;     /* position of the last one that the feed told */
 };
 
 /* Positions of the far end start anew with each session.  They are mapped so that those of a later

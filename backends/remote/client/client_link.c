@@ -307,8 +307,8 @@ static int check_identity(struct remote *remote, struct stream *stream,
 	cleanup_free char *what = NULL;
 
 	if (first)
-		return remote_identity_take(remote, welcome->place);
-	if (welcome->resumed || !remote_identity_differs(remote, welcome->place))
+		return remote_identity_take(remote, welcome->identity);
+	if (welcome->resumed || !remote_identity_differs(remote, welcome->identity))
 		return 0;
 	if (remote->settings.stops_when_replaced)
 		return stop(remote, stream, ret_reason);
@@ -318,7 +318,7 @@ static int check_identity(struct remote *remote, struct stream *stream,
 	if (remote->settings.replaced)
 		remote->settings.replaced(
 			remote->settings.link_user, what ? what : "workspace replaced");
-	return remote_identity_take(remote, welcome->place);
+	return remote_identity_take(remote, welcome->identity);
 }
 
 /* For example a virtual machine that was restored from a snapshot: the session there is older than

@@ -337,9 +337,9 @@ int remote_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	struct attributes attributes = *want;
 	int r;
 
-	if (mask == SET_SIZE && object->file && ctx->create_hint == CREATE_IS_EARLY) {
+	if (mask == SET_SIZE && object->file && ctx->create_hint == CREATE_ASYNC) {
 		r = remote_queue_size(ctx, remote_file_of(object->file), want->size_bytes);
-		ctx->served.is_early = r == 0;
+		ctx->served.is_async = r == 0;
 		return r;
 	}
 	attributes.size_bytes = mask & SET_SIZE ? want->size_bytes : 0;

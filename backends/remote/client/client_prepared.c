@@ -404,7 +404,7 @@ int remote_prepared_take(struct op_context *ctx, struct remote *remote, int flag
 {
 	const struct file_kind kind = kind_of(ctx, mode);
 
-	if (ctx->create_hint != CREATE_IS_EARLY || !may_be_prepared(ctx, flags, mode))
+	if (ctx->create_hint != CREATE_ASYNC || !may_be_prepared(ctx, flags, mode))
 		return -EAGAIN;
 	return take(remote, &kind, 0, ret_taken);
 }
@@ -412,8 +412,7 @@ int remote_prepared_take(struct op_context *ctx, struct remote *remote, int flag
 int remote_prepared_take_any(struct op_context *ctx, struct remote *remote, uint64_t device,
 	struct prepared_taken *ret_taken)
 {
-	return ctx->create_hint == CREATE_IS_EARLY ? take(remote, NULL, device, ret_taken)
-						   : -EAGAIN;
+	return ctx->create_hint == CREATE_ASYNC ? take(remote, NULL, device, ret_taken) : -EAGAIN;
 }
 
 void remote_prepared_return(struct remote *remote, const struct prepared_taken *taken)

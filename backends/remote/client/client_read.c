@@ -147,8 +147,8 @@ static void object_changed(struct remote *remote, const struct object_id *id, ui
 
 	remote->changes++;
 	remote->own_changes += !at;
-	if (at > remote->told_at)
-		remote->told_at = at;
+	if (at > remote->feed_at)
+		remote->feed_at = at;
 	if (!remote->chunk_bytes)
 		return;
 	do {

@@ -84,7 +84,7 @@ static int write_all(int fd, const uint8_t *data, size_t size)
 }
 
 /* The boot of the kernel, the start of its first process that we see, and our mount namespace. */
-static const char *place_identity(void)
+static const char *machine_identity(void)
 {
 	static char text[256];
 	char boot[40] = "", space[64] = "", process[1024] = "", *end;
@@ -284,7 +284,7 @@ static int attach(struct session *session, const struct hello *hello, int in_fd,
 		.capabilities = session->capabilities,
 		.owner_uid = session->owner_uid,
 		.owner_gid = session->owner_gid,
-		.place = place_identity(),
+		.identity = machine_identity(),
 		.takes_compressed = compress_is_built()};
 	int r;
 

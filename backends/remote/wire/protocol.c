@@ -109,7 +109,7 @@ void welcome_encode(struct wire_writer *w, const struct welcome *welcome)
 	wire_put_number(&body, welcome->owner_uid);
 	wire_put_number(&body, welcome->owner_gid);
 	wire_put_number(&body, welcome->channels);
-	wire_put_string(&body, welcome->place ? welcome->place : "");
+	wire_put_string(&body, welcome->identity ? welcome->identity : "");
 	wire_put_number(&body, welcome->takes_compressed);
 	encode_opening(w, welcome_magic, welcome->nonce, &body);
 }
@@ -166,7 +166,7 @@ int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t
 	welcome.owner_uid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
 	welcome.owner_gid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
 	welcome.channels = wire_get_number(&r);
-	welcome.place = wire_reader_left(&r) > 0 ? wire_get_string(&r) : "";
+	welcome.identity = wire_reader_left(&r) > 0 ? wire_get_string(&r) : "";
 	welcome.takes_compressed = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
 	if (r.failed)
 		return -EPROTO;

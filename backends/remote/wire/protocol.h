@@ -154,8 +154,8 @@ struct welcome {
 	uint64_t received;
 	uint64_t capabilities; /* enum workspace_capabilities */
 	uint32_t owner_uid, owner_gid;
-	const char *place; /* tells this machine or container from others, and from itself when
-			    * started anew; "": not known.  To encode, NULL is "" */
+	const char *identity; /* tells this machine or container from others, and from itself when
+			       * started anew; "": not known.  To encode, NULL is "" */
 	bool takes_compressed;
 };
 

@@ -58,11 +58,11 @@ enum create_hint cached_create_hint(
 	validity = tree_get_name(c->tree, &ctx->parent, name, cached_now_ms(), &found);
 	if (validity == TREE_ASK || found.inode)
 		return CREATE_IS_FIRST;
-	return validity == TREE_WATCHED || is_being_watched(c, ctx, path) ? CREATE_IS_EARLY
+	return validity == TREE_WATCHED || is_being_watched(c, ctx, path) ? CREATE_ASYNC
 									  : CREATE_IS_FIRST;
 }
 
-void cached_bound_early(struct cached *c, struct op_context *ctx)
+void cached_bound_async(struct cached *c, struct op_context *ctx)
 {
 	struct cached_file *file, *oldest = NULL;
 	unsigned count = 0;
@@ -75,7 +75,7 @@ void cached_bound_early(struct cached *c, struct op_context *ctx)
 		cached_wait_for_name(c, ctx, oldest);
 }
 
-void cached_early(struct cached *c, const struct op_context *ctx, struct cached_file *file)
+void cached_begin_async(struct cached *c, const struct op_context *ctx, struct cached_file *file)
 {
 	file->unnamed = true;
 	file->made_in = ctx->parent;
@@ -120,7 +120,7 @@ bool cached_has_missed(const struct cached *c, const struct op_context *ctx,
 	return find_missed(c, ctx, directory, path) < MISSED_NAMES;
 }
 
-void cached_has_met(struct cached *c, const struct op_context *ctx,
+void cached_forget_missed(struct cached *c, const struct op_context *ctx,
 	const struct object_id *directory, const char *path)
 {
 	unsigned found = find_missed(c, ctx, directory, path);
@@ -194,7 +194,7 @@ int cached_wait_for_name(struct cached *c, struct op_context *ctx, struct cached
 	return r;
 }
 
-bool cached_ask_early(struct cached *c, struct op_context *ctx, struct cached_file *file,
+bool cached_ask_async(struct cached *c, struct op_context *ctx, struct cached_file *file,
 	struct attributes *ret_attributes)
 {
 	const struct object_id id = file->attributes.id;
@@ -241,11 +241,11 @@ int cached_take_name(struct cached *c, struct op_context *ctx, struct cached_fil
 	return r == -EAGAIN ? 0 : r;
 }
 
-void cached_forget_early(struct cached *c, struct cached_file *file)
+void cached_forget_async(struct cached *c, struct cached_file *file)
 {
 	struct asking asking = {.look = cached_look(c, 0, file->made_ms)};
 
-	asking.told = &asking.facts;
+	asking.outcome = &asking.facts;
 	while (file->awaiting || file->applying)
 		pthread_cond_wait(&c->changed, &c->lock);
 	if (!file->unnamed)
@@ -284,7 +284,7 @@ int cached_await_all(struct cached *c, struct op_context *ctx)
 void cached_await_object(struct cached *c, struct op_context *ctx, const struct object_ref *object)
 {
 	struct cached_file *file =
-		object->file ? cached_file_of(object->file) : cached_find_early(c, &object->id);
+		object->file ? cached_file_of(object->file) : cached_find_async(c, &object->id);
 
 	if (file)
 		cached_wait_for_name(c, ctx, file);
@@ -292,7 +292,7 @@ void cached_await_object(struct cached *c, struct op_context *ctx, const struct 
 		cached_await_at(c, ctx, object->path);
 }
 
-struct cached_file *cached_find_early(const struct cached *c, const struct object_id *id)
+struct cached_file *cached_find_async(const struct cached *c, const struct object_id *id)
 {
 	struct cached_file *file;
 

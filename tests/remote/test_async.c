@@ -90,7 +90,7 @@ static void remove_file(struct fixture *f, const char *path)
 }
 
 /* The first one in a directory is waited for; and a file must have been prepared. */
-static struct open_file *create_early(
+static struct open_file *create_async(
 	struct fixture *f, const char *path, struct attributes *ret_attributes)
 {
 	struct open_file *file = NULL;
@@ -98,7 +98,7 @@ static struct open_file *create_early(
 	for (int i = 0; i < TRIES; i++) {
 		if (create(f, path, &file, ret_attributes) < 0)
 			break;
-		if (f->ctx.served.is_early)
+		if (f->ctx.served.is_async)
 			return file;
 		workspace_close(&f->ctx, file);
 		remove_file(f, path);
@@ -116,7 +116,7 @@ static void test_what_is_told_is_right(void)
 
 	if (!set_up(&f))
 		return;
-	file = create_early(&f, "new", &early);
+	file = create_async(&f, "new", &early);
 	if (file) {
 		CHECK_RC(0, workspace_getattr(&f.ctx, f.w, &OBJECT_OF(file), &open));
 		CHECK_RC(0, workspace_getattr(&f.ctx, f.w, &OBJECT_AT("new"), &named));
@@ -151,7 +151,7 @@ static void test_a_listing_has_it_at_once(void)
 
 	if (!set_up(&f))
 		return;
-	file = create_early(&f, "new", &early);
+	file = create_async(&f, "new", &early);
 	if (file) {
 		CHECK_RC(0, workspace_readdir(
 				    &f.ctx, f.w, &OBJECT_AT(""), false, find_new, &found, &since));
@@ -175,7 +175,7 @@ static void test_many_may_be_open(void)
 	for (int i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "file%d", i);
 		CHECK_RC(0, create(&f, name, &files[i], &attributes));
-		early += f.ctx.served.is_early;
+		early += f.ctx.served.is_async;
 		CHECK_RC(1, workspace_write(&f.ctx, files[i], "x", 1, 0));
 		if (i % 4 == 0)
 			usleep(1000); /* one is prepared meanwhile */
@@ -207,7 +207,7 @@ static void test_nothing_is_early_where_a_directory_has_a_default_acl(void)
 		f.ctx.parent = look_into(&f, "d");
 		for (int i = 0; i < 10; i++) {
 			CHECK_RC(0, create(&f, "d/new", &file, &attributes));
-			CU_ASSERT(!f.ctx.served.is_early);
+			CU_ASSERT(!f.ctx.served.is_async);
 			CU_ASSERT_EQUAL(attributes.mode & 0777, 0600);
 			workspace_close(&f.ctx, file);
 			remove_file(&f, "d/new");
@@ -227,7 +227,7 @@ static int unpack(struct fixture *f, const char *path)
 
 	if (r < 0)
 		return r;
-	f->early += f->ctx.served.is_early;
+	f->early += f->ctx.served.is_async;
 	told = (int)workspace_write(&f->ctx, file, text, sizeof(text), 0);
 	r = told < 0 ? told : 0;
 	told = workspace_setattr(
@@ -315,5 +315,5 @@ int main(void)
 		TEST(test_no_error_is_lost),
 	};
 
-	return test_run("early", cases, array_size(cases));
+	return test_run("async", cases, array_size(cases));
 }
