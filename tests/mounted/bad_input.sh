@@ -269,6 +269,59 @@ test_ssh_that_talks_garbage() {
 	done
 }
 
+# A script for cmd:, which leaves its pid, and nothing of it may stay.
+command_refused() {
+	printf '#!/bin/sh\necho $$ >>"%s"\n%s\n' "$tmp/pids" "$1" >"$tmp/command"
+	chmod +x "$tmp/command"
+	refused 15 "$2" "$ISTHMUS" mount "cmd:$tmp/command !/" "$mnt"
+	grep -qF "cannot reach the workspace on \"$tmp/command\"" "$tmp/out" || fail "it says: $(cat "$tmp/out")"
+	wait_for 5 eval '! xargs ps -p <"$tmp/pids"' || fail "it runs still: $1"
+}
+
+test_a_command_that_is_no_shell() {
+	local script='must give a shell that reads its input'
+
+	command_refused 'exit 0' "$script"
+	command_refused 'echo no such place >&2; exit 3' 'no such place'
+	command_refused 'echo welcome; exit 1' '(it said first: "welcome")'
+	command_refused 'exec yes' "$script"
+	command_refused 'exec sleep 98761' "$script"
+}
+
+test_a_command_that_asks_for_a_password() {
+	local advice='nobody can be asked for a password: let the command get in without one'
+
+	command_refused 'printf "Password: " >&2; read -r answer; exit 1' "$advice"
+	command_refused 'printf "Password: "; exec sleep 98762' "$advice"
+	command_refused "printf \"Enter passphrase for key 'id': \" >&2; exit 1" 'load the key into the agent'
+}
+
+# As a terminal that echoes, or an interpreter of another language: no page of ours.
+test_what_comes_back_is_cut() {
+	command_refused 'read -r line; echo "$line" >&2; exec head -c 3000 /dev/zero | tr "\0" x >&2' '...'
+	[ "$(wc -c <"$tmp/out")" -lt 1500 ] || fail "it says: $(cat "$tmp/out")"
+}
+
+test_an_engine_that_does_not_answer() {
+	need docker
+	python3 -c '
+import socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+kept = []
+while True:
+    kept.append(server.accept())' "$tmp/engine.sock" &
+	local hanging=$!
+	wait_for 10 test -S "$tmp/engine.sock"
+	export DOCKER_HOST=unix://$tmp/engine.sock DOCKER_CONFIG=$tmp/engine
+	refused 15 "the engine must answer ('docker ps')" "$ISTHMUS" mount docker://web/srv "$mnt"
+	refused 15 "'docker ps' must show them" "$ISTHMUS" mount 'docker://web/srv?compose=shop' "$mnt"
+	kill "$hanging"
+	DOCKER_HOST=ssh://nobody@127.0.0.1:1 refused 15 'where DOCKER_HOST or -o context leads' "$ISTHMUS" mount docker://web/srv "$mnt"
+	wait_for 5 eval '! pgrep -f "^docker .*web"' || fail "left $(pgrep -af '^docker .*web')"
+}
+
 test_an_ssh_command_that_is_not_there() {
 	refused 5 "/no/such/ssh" "$ISTHMUS" mount -o ssh_command=/no/such/ssh ssh://box/x "$mnt"
 	grep -q 'correct the option ssh_command$' "$tmp/out" || fail "it says: $(cat "$tmp/out")"

@@ -121,6 +121,20 @@ test_bad_input_is_answered_with_a_remedy() {
 	nothing_of_ours still || fail "left $(ours still)"
 }
 
+test_an_id_that_fits_several() {
+	local id first seen=' '
+
+	for ((i = 0; i < 17; i++)); do
+		run_box "twin$i" box
+		id=$("$engine" inspect -f '{{.Id}}' "twin$i")
+		first=${id:0:1}
+		[[ $seen != *" $first "* ]] || break
+		seen+="$first "
+	done
+	refused "write more of the id" "$engine://$first/work"
+	"$engine" ps -q | xargs "$engine" kill >/dev/null
+}
+
 test_an_engine_out_of_reach() {
 	if [ "$engine" = docker ]; then
 		DOCKER_HOST=unix://$tmp/nosocket refused "DOCKER_HOST" docker://any/work
@@ -453,7 +467,7 @@ play_kubectl() {
 		#!/bin/bash
 		echo "\$*" >>"$tmp/kubectl.calls"
 		while [[ \$1 == --context || \$1 == -n ]]; do shift 2; done
-		missing() { echo "Error from server (NotFound): pods \"\$1\" not found" >&2; exit 1; }
+		missing() { echo 'E1127 07:46:11.264947   16748 memcache.go:265] "Unhandled Error"' >&2; echo "Error from server (NotFound): pods \"\$1\" not found" >&2; exit 1; }
 		case "\$1 \$2" in
 		"exec -i")
 			pod=\${3#deploy/}; shift 3
@@ -491,6 +505,7 @@ test_operations_are_the_same_everywhere() {
 	grep -qxF -- "--context far -n test exec -i ops -c main -- sh -c read -r isthmus; eval \"\$isthmus\"" "$tmp/kubectl.calls" ||
 		fail "kubectl was called so: $(cat "$tmp/kubectl.calls")"
 	refused "'kubectl get pods' shows the names" kube://nosuch/work
+	! grep -q memcache "$tmp/out" || fail "lines of kubectl's log: $(cat "$tmp/out")"
 	refused "shows its containers" kube://other@ops/work
 	refused "is not the name of a namespace" "kube://ops/work?namespace=-x"
 	printf '\nmain\nside\n' >"$tmp/kubectl.containers"

@@ -316,9 +316,10 @@ refused() {
 test_sockets_that_lead_nowhere() {
 	local form
 
-	refused "No such file" "vm:unix:$tmp/missing.sock!/ws"
+	refused "No such file.*; start the virtual machine" "vm:unix:$tmp/missing.sock!/ws"
+	refused "No such file.*; start the virtual machine" "vm:hybrid:$tmp/missing.sock:5000!/ws"
 	python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$tmp/dead.sock"
-	refused "Connection refused" "vm:unix:$tmp/dead.sock!/ws"
+	refused "Connection refused; nobody serves that socket" "vm:unix:$tmp/dead.sock!/ws"
 	python3 -c '
 import socket, sys
 server = socket.socket(socket.AF_UNIX)

@@ -200,6 +200,23 @@ int remote_manager_start(struct remote *remote);
 void remote_manager_stop(struct remote *remote);
 void remote_lost(void *user, int error);
 
+/* ---- client_reason.c: what people are told of an attempt that failed --------------------- */
+
+/* All that came from there: the stream's stderr (may be NULL), and what it sent that was no frame,
+ * as docker(1) reports some failures there.  The caller frees; NULL: no memory. */
+char *remote_all_words(const char *words, const struct buffer *noise);
+
+/* Gathers what is known of a failed attempt and picks the best errno.  `*ret_reason`, if there is
+ * one, is part of the sentence. */
+int remote_explain(const struct remote *remote, const char *words, const char *all, int error,
+	const struct buffer *noise, char **ret_reason);
+
+/* The sentence, from its parts; "" or NULL: there is none. */
+void remote_write_reason(const struct remote *remote, int error, const char *detail,
+	const char *words, const char *line, const char *advice, char **ret_reason);
+
+/* ---- client_link.c again ------------------------------------------------------------------ */
+
 /* Says hello for the channel (0: the first).  -errno. */
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
 	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);

@@ -20,140 +20,15 @@ enum {
 	TICK_IDLE_MS = 1000,     /* while no call is under way */
 	PONG_LOST_MAX_MS = 5000, /* then the link is given up */
 	PONG_LOST_MIN_MS = 2000,
-	NETWORK_TICK_MS = 200, /* between two checks of this machine's network */
-	NOISE_LINE_BYTES = 200,
+	NETWORK_TICK_MS = 200,           /* between two checks of this machine's network */
 	PATIENCE_FIRST_MS = 3000,        /* to connect again ... */
 	PATIENCE_SOCKET_FIRST_MS = 5000, /* ... by a socket */
 	PATIENCE_DOUBLINGS_MAX = 3,
 	WORDS_WAIT_MS = 1000,
-	WORDS_MAX_BYTES = 16384, /* of the stream */
 	GOODBYE_WAIT_MS = 1000,
 };
 
 /* ---- One attempt --------------------------------------------------------------- */
-
-static const uint8_t no_session[TOKEN_BYTES];
-
-static void first_line(const struct buffer *noise, char *out, size_t size)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < noise->size && used < size - 1; i++) {
-		uint8_t c = noise->data[i];
-
-		if (c == '\n' && used)
-			break;
-		if (c >= ' ' && c != 0x7f)
-			out[used++] = (char)c;
-	}
-	out[used] = '\0';
-}
-
-/* Messages of the far end go to terminals and logs: only as plain text. */
-static void mask_control_characters(char *text)
-{
-	for (uint8_t *c = (uint8_t *)text; *c; c++) {
-		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
-			*c = '?';
-		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-			c[0] = c[1] = '?'; /* the same in UTF-8 */
-	}
-}
-
-/* Each "%s" of it is the name there. */
-static void add_advice(struct buffer *text, const char *advice, const char *name)
-{
-	const char *hole;
-
-	for (; (hole = strstr(advice, "%s")); advice = hole + 2)
-		buffer_printf(text, "%.*s%s", (int)(hole - advice), advice, name);
-	buffer_append_string(text, advice);
-}
-
-/* Writes the sentence for people. */
-static void write_reason(const struct remote *remote, int error, const char *detail,
-	const char *words, const char *line, const char *advice, char **ret_reason)
-{
-	cleanup_buffer struct buffer text = {0};
-	bool has_words = words && *words;
-
-	buffer_printf(
-		&text, "cannot reach the workspace on \"%s\": ", remote->settings.transport.name);
-	if (detail)
-		buffer_append_string(&text, detail);
-	if (has_words)
-		buffer_printf(&text, "%s%s", detail ? "; " : "", words);
-	if (!detail && !has_words)
-		buffer_append_string(
-			&text, error == -ENOTCONN    ? "the connection ended before the helper ran"
-			       : error == -ETIMEDOUT ? "the helper there does not answer"
-						     : strerror(-error));
-	if (*line)
-		buffer_printf(&text, " (it said first: \"%s\")", line);
-	if (*advice) {
-		buffer_append_string(&text, "; ");
-		add_advice(&text, advice,
-			remote->settings.inside ? remote->settings.target.name
-						: remote->settings.transport.name);
-	}
-	*ret_reason = buffer_steal_string(&text);
-	if (*ret_reason)
-		mask_control_characters(*ret_reason);
-}
-
-/* Adds what came on the stream: docker(1) reports some failures there. */
-static char *add_noise(const char *words, const struct buffer *noise)
-{
-	size_t size = noise->size < WORDS_MAX_BYTES ? noise->size : WORDS_MAX_BYTES;
-	char *all;
-
-	if (asprintf(&all, "%s\n%.*s", words ? words : "", (int)size,
-		    size ? (const char *)noise->data : "") < 0)
-		return NULL;
-	return all;
-}
-
-/* The first of the list whose words are there; NULL: none. */
-static const struct end_advice *find_advice(const struct end *end, const char *words)
-{
-	const struct end_advice *known = end ? end->advice : NULL;
-
-	while (known && known->words && !strstr(words, known->words))
-		known++;
-	return known && known->words ? known : NULL;
-}
-
-/* Gathers what is known of a failed attempt and picks the best errno.  `all`: the words,
- * add_noise(). */
-static int explain(const struct remote *remote, const char *words, const char *all, int error,
-	const struct buffer *noise, char **ret_reason)
-{
-	cleanup_free char *detail = *ret_reason;
-	char line[NOISE_LINE_BYTES];
-	int cause = error;
-	const struct end *end = remote->settings.scheme->end;
-	const struct end_advice *known;
-	const char *advice = "";
-	bool is_first = memcmp(remote->session, no_session, TOKEN_BYTES) == 0;
-
-	known = all ? find_advice(remote->settings.inside, all) : NULL;
-	if (all && !known)
-		known = find_advice(end, all);
-	if (known) {
-		error = known->error;
-		advice = known->advice;
-	}
-	first_line(noise, line, sizeof(line));
-	if (cause == -EPIPE || cause == -EPROTO || cause == -ECANCELED) {
-		error = error == cause ? -ENOTCONN : error;
-		cause = -ENOTCONN;
-	}
-	if (!*advice && !detail && is_first && end->silent_advice &&
-		(error == -ENOTCONN || error == -ETIMEDOUT))
-		advice = end->silent_advice;
-	write_reason(remote, cause, detail, words, line, advice, ret_reason);
-	return error;
-}
 
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
 	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome)
@@ -396,10 +271,10 @@ static int connect_once(
 	}
 	if (r < 0) {
 		words = stream.child ? stream_words(&stream, WORDS_WAIT_MS) : NULL;
-		all = add_noise(words, &noise);
+		all = remote_all_words(words, &noise);
 		*ret_lacks_program = *ret_reason ? r == -EROFS && remote->settings.scheme->end->copy
 						 : lacks_program(remote, all);
-		r = explain(remote, words, all, r, &noise, ret_reason);
+		r = remote_explain(remote, words, all, r, &noise, ret_reason);
 		stream_close(&stream);
 		return r;
 	}
@@ -438,7 +313,7 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason)
 	r = copy_helper(remote, &detail);
 	if (r == 0)
 		return connect_once(remote, first, &lacks_program, ret_reason);
-	write_reason(remote, r, detail, NULL, "", "", ret_reason);
+	remote_write_reason(remote, r, detail, NULL, "", "", ret_reason);
 	return r;
 }
 

@@ -10,7 +10,7 @@
 
 /* What a failure means, recognised by words that the stream's command prints. */
 struct end_advice {
-	const char *words;  /* part of its stderr; NULL ends the list */
+	const char *words;  /* part of its stderr, or of a socket's error; NULL ends the list */
 	int error;          /* -errno */
 	const char *advice; /* what to do, %s being the name there; "" if the words say it */
 };
@@ -40,6 +40,9 @@ struct end {
 
 	/* "?key=value&..." at the end of the URI is the same as -o key=value,... */
 	bool takes_parameters;
+
+	/* Optional: true for a line of its stderr that says nothing to people. */
+	bool (*is_noise)(const char *line);
 
 	const struct end_advice *advice; /* NULL: none */
 	const char *silent_advice;       /* likewise, for an end that says nothing; NULL: none */

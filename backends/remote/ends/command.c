@@ -118,6 +118,11 @@ static const struct end_advice advice[] = {
 		"nobody can be asked: allow it without a password (NOPASSWD in sudoers)"},
 	{"terminal is required", -EACCES,
 		"nobody can be asked: allow it without a password (NOPASSWD in sudoers)"},
+	{"assword:", -EACCES,
+		"nobody can be asked for a password: let the command get in without one, by a key "
+		"or a rule"},
+	{"assphrase for", -EACCES,
+		"nobody can be asked for a passphrase: load the key into the agent (ssh-add)"},
 	{0},
 };
 

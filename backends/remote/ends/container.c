@@ -61,8 +61,11 @@ static int explain_ask(const char *program, int r, const struct buffer *error, c
 			    : r < 0         ? strerror(-r)
 					    : "it failed without a word";
 
-	if (asprintf(ret_reason, "cannot ask %s for its containers: %.*s", program,
-		    *words ? length : (int)strlen(other), *words ? words : other) < 0)
+	if (asprintf(ret_reason,
+		    "cannot ask %s for its containers: %.*s; '%s ps' must show them: see that "
+		    "the engine runs, and where DOCKER_HOST or an option leads",
+		    program, *words ? length : (int)strlen(other), *words ? words : other,
+		    program) < 0)
 		*ret_reason = NULL;
 	return r < 0 ? r : -EHOSTUNREACH;
 }
@@ -231,6 +234,8 @@ static const struct end_advice docker_advice[] = {
 	{"failed to connect to the docker API", -EHOSTUNREACH,
 		"start the engine (systemctl start docker), or say where it is with DOCKER_HOST or "
 		"-o context"},
+	{"error during connect", -EHOSTUNREACH,
+		"see that the engine runs there, and where DOCKER_HOST or -o context leads"},
 	RUNTIME_ADVICE{0},
 };
 
@@ -257,8 +262,9 @@ static const struct end_advice podman_advice[] = {
 	RUNTIME_ADVICE{0},
 };
 
-static const char silent[] =
-	"'%s' must be able to run a shell, or isthmus-helper, for as long as the mount lasts";
+#define SILENT_ADVICE(engine)                                                            \
+	"the engine must answer ('" engine " ps'), and '%s' be able to run a shell, or " \
+	"isthmus-helper, for as long as the mount lasts"
 
 static const struct workspace_scheme_option docker_options[] = {
 	{"context", "NAME"}, {"compose", "PROJECT"}, {0}};
@@ -272,7 +278,7 @@ static const struct end docker_end = {
 	.copy = copy,
 	.takes_parameters = true,
 	.advice = docker_advice,
-	.silent_advice = silent,
+	.silent_advice = SILENT_ADVICE("docker"),
 };
 
 static const struct end podman_end = {
@@ -282,7 +288,7 @@ static const struct end podman_end = {
 	.copy = copy,
 	.takes_parameters = true,
 	.advice = podman_advice,
-	.silent_advice = silent,
+	.silent_advice = SILENT_ADVICE("podman"),
 };
 
 const struct scheme docker_scheme = {

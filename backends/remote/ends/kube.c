@@ -189,6 +189,13 @@ static void list(const struct workspace_options *options, struct argv *argv)
 	argv_add_two(argv, "-o", "jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}");
 }
 
+/* kubectl says what it ends with several times before, as lines of its log ("E1127
+ * 07:46:11.26..."). */
+static bool is_log_line(const char *line)
+{
+	return strchr("EWI", line[0]) && strspn(line + 1, "0123456789") == 4 && line[5] == ' ';
+}
+
 static const struct end_advice advice[] = {
 	{"cannot run \"kubectl\"", -ENOENT, "install kubectl"},
 	{"container not found", -ENOENT,
@@ -224,8 +231,10 @@ static const struct end kube_end = {
 	.stream = stream,
 	.identity = identity,
 	.takes_parameters = true,
+	.is_noise = is_log_line,
 	.advice = advice,
-	.silent_advice = "'kubectl exec -i %s -- sh' must get a shell that reads its input",
+	.silent_advice = "the cluster must answer, and 'kubectl exec -i %s -- sh' get a shell "
+			 "that reads its input",
 };
 
 #define ROW(name_, summary_)                                          \

@@ -64,8 +64,21 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	return 0;
 }
 
+static const struct end_advice advice[] = {
+	{"No such file", -ENOENT, "start the virtual machine, or correct the path of its socket"},
+	{"Connection refused", -ECONNREFUSED,
+		"nobody serves that socket: start the virtual machine, or \"isthmus-helper "
+		"--listen\" in it, see isthmus(1)"},
+	{"Permission denied", -EACCES,
+		"the socket is another user's: mount as that user, or change who may open it"},
+	{"No such device", -ENODEV,
+		"this machine has no vsock for virtual machines: load the module vhost_vsock"},
+	{0},
+};
+
 static const struct end vm_end = {
 	.prepare = prepare,
+	.advice = advice,
 	.silent_advice = "run \"isthmus-helper --listen\" in the virtual machine, see isthmus(1)",
 };
 
