@@ -74,7 +74,7 @@ void doctor_tell(
 		return;
 	}
 	printf("%-7s  %-13s  ", words[finding], check);
-	visible_print_name(stdout, report->fact);
+	visible_print(stdout, report->fact, strlen(report->fact), VISIBLE_INDENT);
 	putchar('\n');
 	if (report->remedy)
 		printf("%26s%s\n", "-> ", report->remedy);

@@ -322,6 +322,34 @@ while True:
 	wait_for 5 eval '! pgrep -f "^docker .*web"' || fail "left $(pgrep -af '^docker .*web')"
 }
 
+# As an ordinary user, whom doctor tells the same as mount would where /dev/fuse is for all.
+test_sockets_of_another_user() {
+	local engine user=(setpriv --reuid 65534 --regid 65534 --clear-groups env "HOME=$tmp/nobody" "XDG_RUNTIME_DIR=$tmp/nobody"
+		"XDG_STATE_HOME=$tmp/nobody" "XDG_CACHE_HOME=$tmp/nobody" "DOCKER_CONFIG=$tmp/nobody")
+
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	chmod 711 "$tmp"
+	"${user[@]}" "$ISTHMUS" --version >/dev/null 2>&1 || skip "nobody cannot run $ISTHMUS"
+	mkdir -m 700 "$tmp/nobody" && chown 65534 "$tmp/nobody"
+	python3 -c '
+import os, socket, sys, time
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o600)
+server.listen()
+time.sleep(60)' "$tmp/roots.sock" &
+	local server=$!
+	wait_for 10 test -S "$tmp/roots.sock"
+	refused 15 "mount as that user" "${user[@]}" "$ISTHMUS" doctor "vm:unix:$tmp/roots.sock!/ws"
+	for engine in docker podman; do
+		command -v "$engine" >/dev/null || continue
+		refused 15 "the engine's socket is" "${user[@]}" "DOCKER_HOST=unix://$tmp/roots.sock" \
+			"CONTAINER_HOST=unix://$tmp/roots.sock" "$ISTHMUS" doctor "$engine://web/srv"
+		! grep -qF '\x0a' "$tmp/out" || fail "line ends of $engine: $(cat "$tmp/out")"
+	done
+	kill "$server"
+}
+
 test_an_ssh_command_that_is_not_there() {
 	refused 5 "/no/such/ssh" "$ISTHMUS" mount -o ssh_command=/no/such/ssh ssh://box/x "$mnt"
 	grep -q 'correct the option ssh_command$' "$tmp/out" || fail "it says: $(cat "$tmp/out")"

@@ -434,6 +434,28 @@ test_a_container_at_an_ssh_host() {
 	finds ok 'sh, but no bash'
 }
 
+test_a_container_at_an_ssh_host_outlives_the_link_but_not_the_mount() {
+	start_sshd_with_engine
+	run_box inner3 box
+	uri="ssh://box/work?inside=$engine:inner3"
+	start_daemon -o "ssh_command=ssh -F $tmp/ssh/ssh_config" -o linger=30
+	exec 5>"$mnt/open"
+	echo one >&5
+	pkill -KILL -P "$daemon_pid" -f '^ssh ' || fail "no ssh below $daemon_pid"
+	echo two >&5
+	exec 5>&-
+	expect "one two" "$("$engine" exec inner3 cat /work/open | xargs)"
+	stop_daemon
+	wait_for 10 nothing_of_ours inner3 || fail "left $(ours inner3)"
+	start_daemon -o "ssh_command=ssh -F $tmp/ssh/ssh_config" -o linger=1
+	kill -KILL "$daemon_pid"
+	wait "$daemon_pid" || true
+	daemon_pid=
+	umount -l "$mnt"
+	wait_for 20 nothing_of_ours inner3 || fail "left $(ours inner3)"
+	wait_for 10 eval '! pgrep -f "^$engine exec -i inner3"' || fail "left $(pgrep -af "^$engine exec -i inner3")"
+}
+
 test_a_container_at_an_ssh_host_that_cannot_be_reached() {
 	local ssh
 

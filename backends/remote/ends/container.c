@@ -204,6 +204,14 @@ static void list_podman(const struct workspace_options *options, struct argv *ar
 	list(&podman, options, argv);
 }
 
+/* The log of podman(1): what counts is behind it, as "Error: ...". */
+static bool is_warning(const char *line)
+{
+	size_t length = strcspn(line, "\n");
+
+	return strncmp(line, "time=\"", 6) == 0 && memmem(line, length, "level=warning", 13);
+}
+
 /* What words of the engines mean, also of their runtimes.  The first that fits counts. */
 #define RUNTIME_ADVICE                                                                             \
 	{"unable to find user", -EINVAL,                                                           \
@@ -255,6 +263,9 @@ static const struct end_advice podman_advice[] = {
 		"again"},
 	{"container is not running", -EHOSTUNREACH,
 		"start it with 'podman start %s', and mount again"},
+	{"connect: permission denied", -EACCES,
+		"the engine's socket is another user's: mount as that user, or name another one "
+		"with CONTAINER_HOST or -o connection"},
 	{"annot connect to Podman", -EHOSTUNREACH,
 		"'podman system connection list' shows the connections, and CONTAINER_HOST names "
 		"one"},
@@ -287,6 +298,7 @@ static const struct end podman_end = {
 	.identity = identity,
 	.copy = copy,
 	.takes_parameters = true,
+	.is_noise = is_warning,
 	.advice = podman_advice,
 	.silent_advice = SILENT_ADVICE("podman"),
 };
