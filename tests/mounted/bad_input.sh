@@ -88,7 +88,7 @@ test_mistyped_words_are_guessed() {
 	refused 2 '"--json" takes no value' "$ISTHMUS" list --json=yes
 	refused 2 'there is no option "-x"' "$ISTHMUS" umount -x "$mnt"
 	refused 2 'Did you mean -o ttl?' "$ISTHMUS" mount -o tll=3 "$uri" "$mnt"
-	refused 2 'it has ssh_command, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
+	refused 2 'it has ssh_command, inside, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
 	refused 2 '"helper:" has no option "ssh_command", which is for ssh:; it has timeout,' \
 		"$ISTHMUS" mount -o ssh_command=true "helper:$tmp" "$mnt"
 	refused 2 '"local:" has no option "size", which is for mem:; it has hide,' "$ISTHMUS" mount -o size=1M "local:$tmp" "$mnt"
