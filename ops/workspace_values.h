@@ -294,6 +294,8 @@ struct change {
 	uint64_t at;                /* position of the look; of CHANGE_RESCAN: drawn after the last
 				     * event that was lost; of CHANGE_UNWATCHED: after the end of
 				     * the watch; never less than in an earlier change */
+	bool is_own; /* CHANGE_ENTRY: it was made through this workspace, however long ago it was
+		      * answered, and nobody has changed it since */
 	bool exists; /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
 	const uint8_t *hash; /* CONTENT_HASH_BYTES of a regular file's content in the version of

@@ -221,6 +221,8 @@ static void handle_entry(struct session *s, const struct change *change)
 	/* A directory above may have been renamed through this mount since the look. */
 	if (parent && inode_table_path(table, parent, name, &now_at) == 0)
 		path = now_at.path;
+	if (change->is_own) /* perhaps long after the call: -o writes=back */
+		foreign_own(&s->foreign, path, NULL, clock_now_ms());
 	if (parent && s->observer)
 		before.is_ours = foreign_is_own(&s->foreign, path,
 			change->exists ? &change->attributes.id : NULL, clock_now_ms());

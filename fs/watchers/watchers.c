@@ -104,6 +104,22 @@ static void keep_undecided(struct watchers *w, struct inode *parent, const char 
 	w->mount->watch_events.undecided = ++w->undecided_count;
 }
 
+static void note_own(struct watchers *w, struct inode *parent, const char *text,
+	const struct attributes *found, uint64_t at, bool settled)
+{
+	struct seen_directory *directory;
+	struct seen_name *name;
+
+	watchers_lock(w);
+	directory = seen_find(&w->seen, parent);
+	name = directory ? seen_add_name(&w->seen, directory, text) : NULL;
+	if (name)
+		name->written_ns = settled ? 0 : clock_now_ns();
+	if (name && settled && (!at || at >= name->at))
+		seen_set(&w->seen, name, found, at);
+	watchers_unlock(w);
+}
+
 static void foreign(void *user, struct inode *parent, const char *name, const struct change *change,
 	const struct known_before *before)
 {
@@ -113,6 +129,11 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 
 	if (!inode_table_is_known(w->mount->inodes, parent))
 		return; /* an inode that the kernel does not know cannot be watched */
+	if (change->is_own) { /* the kernel has raised its event when it was answered */
+		note_own(w, parent, name, change->exists ? &change->attributes : NULL, change->at,
+			true);
+		return;
+	}
 	watchers_lock(w);
 	directory = seen_find(&w->seen, parent);
 	if (directory)
@@ -142,22 +163,6 @@ static struct inode *watched_parent(struct watchers *w, const char *path)
 		return inode;
 	inode_table_unref(w->mount->inodes, inode);
 	return NULL;
-}
-
-static void note_own(struct watchers *w, struct inode *parent, const char *text,
-	const struct attributes *found, uint64_t at, bool settled)
-{
-	struct seen_directory *directory;
-	struct seen_name *name;
-
-	watchers_lock(w);
-	directory = seen_find(&w->seen, parent);
-	name = directory ? seen_add_name(&w->seen, directory, text) : NULL;
-	if (name)
-		name->written_ns = settled ? 0 : clock_now_ns();
-	if (name && settled && (!at || at >= name->at))
-		seen_set(&w->seen, name, found, at);
-	watchers_unlock(w);
 }
 
 static void own(void *user, struct op_context *op, const char *path, bool settled)

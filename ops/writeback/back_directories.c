@@ -248,6 +248,7 @@ static void take_change(void *user, const struct change *change)
 	struct writeback *b = user;
 	struct change shown = *change;
 	const struct node *node;
+	struct name *name;
 	bool is_kept = false;
 
 	writeback_lock(b);
@@ -255,8 +256,10 @@ static void take_change(void *user, const struct change *change)
 	back_show_id(b, &shown.directory);
 	if (change->kind == CHANGE_ENTRY) {
 		node = back_real_node(b, &change->attributes.id);
+		name = back_any_name(b, change->path);
+		shown.is_own = name && name->retired_at && back_is_left(name, change);
 		is_kept =
-			keeps_change(back_any_name(b, change->path), change) ||
+			keeps_change(name, change) ||
 			(change->exists && node && !node->is_gone && change->at < node->settled_at);
 		if (change->exists && S_ISDIR(change->attributes.mode))
 			back_keep_directory(b, change->path, &change->attributes, change->at);

@@ -490,6 +490,13 @@ static bool is_last(struct name *name)
 	return true;
 }
 
+bool back_is_left(const struct name *name, const struct change *change)
+{
+	if (!change->exists)
+		return !name->left_there.mode;
+	return attributes_same_version(&change->attributes, &name->left_there);
+}
+
 void back_name_done(
 	struct writeback *b, struct name *name, uint64_t position, struct change *ret_told)
 {
@@ -497,8 +504,10 @@ void back_name_done(
 		name->position = position;
 	if (!is_last(name))
 		return;
+	name->left_there = name->node ? name->node->settled : (struct attributes){0};
 	if (name->told.at > name->position) {
 		*ret_told = name->told;
+		ret_told->is_own = back_is_left(name, ret_told);
 		back_show_id(b, &ret_told->directory);
 		back_show(b, name->path, &ret_told->attributes);
 	}

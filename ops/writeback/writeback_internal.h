@@ -161,7 +161,8 @@ struct name {
 	uint64_t retired_at; /* 0: it is not retired */
 	int64_t retired_ms;
 	bool was_left;          /* `left` is set */
-	struct attributes left; /* what the last operation left there; mode 0: nothing */
+	struct attributes left; /* what the last operation left there; mode 0: nothing ... */
+	struct attributes left_there; /* ... and the same as the workspace has it */
 	uint64_t position;      /* of the last reply; older events are stale */
 	char path[];
 };
@@ -354,6 +355,8 @@ const struct identity *back_identity(struct writeback *b, const struct op_contex
 void back_learn_identity(
 	struct writeback *b, const struct op_context *ctx, const struct attributes *made);
 void back_saw(struct writeback *b, uint64_t position);
+/* The event tells of what the last operation on the retired name left there. */
+bool back_is_left(const struct name *name, const struct change *change);
 
 /* ---- back_keys.c: what operations are ordered by --------------------------- */
 

@@ -199,6 +199,40 @@ test_work_goes_on_while_the_link_is_away() {
 	stop_daemon
 }
 
+foreign() {
+	"$ISTHMUS" log "$mnt" --json | grep '"op":"foreign"'
+}
+
+test_what_arrives_late_is_no_news_of_others() {
+	[ "$backend" = ssh ] || skip "there is no link"
+	need inotifywait
+	back 20
+	mkdir "$mnt/d"
+	echo old >"$mnt/d/old"
+	"$ISTHMUS" sync "$mnt"
+	ls -l "$mnt/d"
+	inotifywait -q -m --format '%f %e' -o "$tmp/events" "$mnt/d" >/dev/null 2>&1 &
+	listener=$!
+	trap 'kill $listener' EXIT
+	wait_for 30 eval 'stat -f "$mnt" && "$ISTHMUS" status "$mnt" | grep -q "watch events .*1 director"'
+	echo stall >"$tmp/link"
+	echo new >"$mnt/d/new"
+	echo anew >"$mnt/d/old"
+	mkdir "$mnt/d/sub"
+	touch "$mnt/d/removed"
+	mv "$mnt/d/removed" "$mnt/d/moved"
+	sleep 8
+	cp "$tmp/events" "$tmp/before"
+	echo up >"$tmp/link"
+	"$ISTHMUS" sync "$mnt"
+	sleep 2
+	! foreign || fail "our own changes are logged as those of others"
+	expect "" "$(diff "$tmp/before" "$tmp/events")"
+	echo theirs >"$backing/d/theirs"
+	wait_for 10 foreign
+	stop_daemon
+}
+
 test_what_umount_could_not_send_waits_for_the_next_mount() {
 	[ "$backend" = ssh ] || skip "there is no link"
 	simulate_link 20 -o timeout=2
