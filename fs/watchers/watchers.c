@@ -128,7 +128,7 @@ static void foreign(void *user, struct inode *parent, const char *name, const st
 	bool is_foreign;
 
 	if (!inode_table_is_known(w->mount->inodes, parent))
-		return; /* an inode that the kernel does not know cannot be watched */
+		return;       /* an inode that the kernel does not know cannot be watched */
 	if (change->is_own) { /* the kernel has raised its event when it was answered */
 		note_own(w, parent, name, change->exists ? &change->attributes : NULL, change->at,
 			true);

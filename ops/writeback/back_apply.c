@@ -111,16 +111,24 @@ static int check(struct writeback *b, struct op_context *ctx, const char *path,
 	return is_unchanged(&there, expected) ? 0 : CONFLICT;
 }
 
+/* An answer of the cache has no position: that of the change stays. */
+static int look_at(struct writeback *b, struct op_context *ctx, const struct object_ref *object,
+	struct attributes *ret_attributes)
+{
+	struct op_context own = *ctx;
+	int r = workspace_getattr(&own, b->base.inner, object, ret_attributes);
+
+	if (own.served.position > ctx->served.position)
+		ctx->served.position = own.served.position;
+	return r;
+}
+
 /* ---- Names --------------------------- */
 
 static int look(struct writeback *b, struct op_context *ctx, const char *path,
 	struct attributes *ret_attributes)
 {
-	struct op_context own = *ctx;
-	int r = workspace_getattr(&own, b->base.inner, &OBJECT_AT(path), ret_attributes);
-
-	ctx->served.position = own.served.position;
-	return r;
+	return look_at(b, ctx, &OBJECT_AT(path), ret_attributes);
 }
 
 /* 0; -EEXIST: something else is there; -errno. */
@@ -346,7 +354,7 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 	if (is_refused_time(operation, r))
 		r = workspace_flush(ctx, file);
 	if (r == 0)
-		r = workspace_getattr(ctx, b->base.inner, &object, there);
+		r = look_at(b, ctx, &object, there);
 	/* If others have written to it since, later operations must find another size: a conflict.
 	 */
 	if (r == 0)
@@ -355,13 +363,14 @@ static int store(struct writeback *b, struct op_context *ctx, struct operation *
 }
 
 /* The file, whose id we do not know, has the owner, mode and time with which we would have created
- * it. */
-static bool looks_made(const struct operation *operation, const struct attributes *there)
+ * it; where the file system gives modes of its own, the mode says nothing. */
+static bool looks_made(
+	struct writeback *b, const struct operation *operation, const struct attributes *there)
 {
 	const struct attributes *shown = &operation->facts.shown;
 
 	return there->uid == shown->uid && there->ctime.tv_sec + 1 >= shown->ctime.tv_sec &&
-	       (there->mode & 07777) == operation->facts.mode;
+	       ((there->mode & 07777) == operation->facts.mode || atomic_load(&b->changes_modes));
 }
 
 /* 1: everything that is there can only have come from us: the beginning of our content, with gaps
@@ -380,7 +389,7 @@ static int look_whether_ours(struct writeback *b, struct op_context *ctx,
 	int r;
 
 	if (!is_same || (expected->inode ? !object_id_equal(expected, &there->id)
-					 : !looks_made(operation, there)))
+					 : !looks_made(b, operation, there)))
 		return 0;
 	r = workspace_open_file(ctx, b->base.inner, &object, O_RDONLY, &file, &opened);
 	if (is_out_of_reach(r))
@@ -413,11 +422,18 @@ static int find_again(struct writeback *b, struct op_context *ctx, struct operat
 	return r < 0 ? r : r == 0 ? CONFLICT : 0;
 }
 
+/* The first attempt need not wait for the name: with O_EXCL, the flush tells whether somebody else
+ * made it first.  A later one is to know, before it writes, whether the former has made it. */
 static int create(struct writeback *b, struct op_context *ctx, struct operation *operation,
 	struct open_file **ret_file, struct attributes *there)
 {
-	return workspace_create(ctx, b->base.inner, operation->path, O_RDWR,
-		operation->facts.mode & 07777, ret_file, there);
+	uint32_t mode = operation->facts.mode & 07777;
+	int r = workspace_create(ctx, b->base.inner, operation->path,
+		O_RDWR | (operation->may_be_done ? 0 : O_EXCL), mode, ret_file, there);
+
+	if (r == 0 && (there->mode & 07777) != mode)
+		atomic_store(&b->changes_modes, true);
+	return r;
 }
 
 /* Records the id of a new file, so that a later attempt, or the next mount, recognizes it. */

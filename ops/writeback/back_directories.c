@@ -51,24 +51,35 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	return list(user, entry->path, &entry->attributes);
 }
 
-/* Turns the workspace's listing into what callers see.  Names with pending operations, or with
- * operations that ended since the reader began, are dropped: add_pending() adds them. */
+/* The name has pending operations, or one that ended since the reader began and that the listing,
+ * which is from `position` or later, may not show. */
+static bool is_listed_here(const struct name *name, const struct reader *reader, uint64_t position)
+{
+	if (!name->retired_at)
+		return true;
+	return name->retired_at > reader->since && name->position >= position;
+}
+
+/* Turns the workspace's listing into what callers see.  Names that is_listed_here() are dropped:
+ * add_pending() adds them. */
 static int show_listed(struct writeback *b, const char *directory, const struct reader *reader,
-	struct listing *listing)
+	uint64_t position, struct listing *listing)
 {
 	for (struct listed *listed = listing->first; listed; listed = listed->next) {
 		cleanup_free char *path = path_join(directory, listed->name);
+		const struct name *name;
 
 		if (!path)
 			return -ENOMEM;
 		back_show(b, path, &listed->attributes);
-		listed->is_dropped = back_name(b, path, reader) != NULL;
+		name = back_any_name(b, path);
+		listed->is_dropped = name && is_listed_here(name, reader, position);
 	}
 	return 0;
 }
 
-static int add_pending(
-	struct writeback *b, const char *path, const struct reader *reader, struct listing *listing)
+static int add_pending(struct writeback *b, const char *path, const struct reader *reader,
+	uint64_t position, struct listing *listing)
 {
 	const struct directory *directory = back_directory(b, path, strlen(path));
 	const struct name *name;
@@ -78,7 +89,7 @@ static int add_pending(
 	if (!directory)
 		return 0;
 	LIST_FOREACH(name, &directory->names, in_directory) {
-		if (name->retired_at && name->retired_at <= reader->since)
+		if (!is_listed_here(name, reader, position))
 			continue;
 		shown = name->retired_at ? name->left : back_name_shown(b, name);
 		if (shown.mode && r == 0)
@@ -120,7 +131,7 @@ static int list_all(struct op_context *ctx, struct workspace *w, const struct ob
 	struct object_ref inner;
 	struct reader reader;
 	struct node *node;
-	uint64_t moves;
+	uint64_t moves, position;
 	bool is_new;
 	int r;
 
@@ -140,13 +151,14 @@ static int list_all(struct op_context *ctx, struct workspace *w, const struct ob
 	moves = writeback_moves(b);
 	writeback_unlock(b);
 	r = is_new ? 0 : list_inner(ctx, w, &inner, watch, listing, ret_since);
+	position = is_new ? 0 : ctx->served.position;
 	writeback_lock(b);
 	if (r == 0 && moves != writeback_moves(b))
 		r = 1;
 	if (r == 0)
-		r = show_listed(b, object->path, &reader, listing);
+		r = show_listed(b, object->path, &reader, position, listing);
 	if (r == 0)
-		r = add_pending(b, object->path, &reader, listing);
+		r = add_pending(b, object->path, &reader, position, listing);
 	back_reader_end(b, &reader);
 	writeback_unlock(b);
 	return r;
@@ -258,9 +270,8 @@ static void take_change(void *user, const struct change *change)
 		node = back_real_node(b, &change->attributes.id);
 		name = back_any_name(b, change->path);
 		shown.is_own = name && name->retired_at && back_is_left(name, change);
-		is_kept =
-			keeps_change(name, change) ||
-			(change->exists && node && !node->is_gone && change->at < node->settled_at);
+		is_kept = keeps_change(name, change) || (change->exists && node && !node->is_gone &&
+								change->at < node->settled_at);
 		if (change->exists && S_ISDIR(change->attributes.mode))
 			back_keep_directory(b, change->path, &change->attributes, change->at);
 		if (change->exists)

@@ -80,6 +80,31 @@ static ssize_t write_here(struct writeback *b, struct op_context *ctx, struct ba
 	return (ssize_t)size;
 }
 
+/* The handle is that of another opening, without O_APPEND: the end is looked for, in turn. */
+static ssize_t append_shared(
+	struct op_context *ctx, struct open_file *open_file, const void *data, size_t size)
+{
+	struct writeback *b = writeback_of(open_file->workspace);
+	struct back_file *file = back_file_of(open_file);
+	const struct object_ref object = OBJECT_OF(file->base.inner);
+	struct attributes there;
+	struct operation turn;
+	ssize_t r;
+
+	writeback_lock(b);
+	r = back_fence_begin(b, ctx, &turn, NULL, NULL, &file->node->id, false);
+	writeback_unlock(b);
+	if (r < 0)
+		return r;
+	r = workspace_getattr(ctx, b->base.inner, &object, &there);
+	if (r == 0)
+		r = forward_write(ctx, open_file, data, size, (off_t)there.size_bytes);
+	writeback_lock(b);
+	back_fence_end(b, &turn);
+	writeback_unlock(b);
+	return r;
+}
+
 ssize_t back_write(struct op_context *ctx, struct open_file *open_file, const void *data,
 	size_t size, off_t offset)
 {
@@ -101,7 +126,11 @@ ssize_t back_write(struct op_context *ctx, struct open_file *open_file, const vo
 			return r;
 	}
 	r = back_inner_open(ctx, file);
-	return r < 0 ? r : forward_write(ctx, open_file, data, size, offset);
+	if (r < 0)
+		return r;
+	return file->shares && (file->flags & O_APPEND)
+		       ? append_shared(ctx, open_file, data, size)
+		       : forward_write(ctx, open_file, data, size, offset);
 }
 
 int back_flush(struct op_context *ctx, struct open_file *open_file)

@@ -318,6 +318,7 @@ static int enter_made(struct writeback *b, struct op_context *ctx, struct operat
 	r = back_enter(b, operation, false);
 	if (r < 0)
 		return r;
+	back_remember_parent(b, operation->path, parent);
 	if (operation->is_held) {
 		operation->node->handles++;
 		operation->node->writers++;
@@ -485,7 +486,7 @@ static bool cancel_made(struct writeback *b, const char *path, const struct attr
 
 /* 1: the removal is not deferred. */
 static int enter_removal(struct writeback *b, struct op_context *ctx, enum operation_kind kind,
-	uint64_t moves, const char *path, const struct object_id *parent,
+	uint64_t moves, const char *path, const struct attributes *parent,
 	const struct attributes *there)
 {
 	struct operation *operation;
@@ -500,7 +501,7 @@ static int enter_removal(struct writeback *b, struct op_context *ctx, enum opera
 	operation = back_operation_new(ctx, kind, path, NULL);
 	if (!operation)
 		return -ENOMEM;
-	operation->facts.parent = *parent;
+	operation->facts.parent = parent->id;
 	operation->facts.shown = *there;
 	back_expect(b, there, &operation->facts.known);
 	r = back_enter(b, operation, false);
@@ -508,6 +509,7 @@ static int enter_removal(struct writeback *b, struct op_context *ctx, enum opera
 		back_operation_free(operation);
 		return 1;
 	}
+	back_remember_parent(b, path, parent);
 	back_answered(b, ctx);
 	return 0;
 }
@@ -538,7 +540,7 @@ int back_unlink(struct op_context *ctx, struct workspace *w, const char *path,
 	if (r < 0)
 		return r;
 	writeback_lock(b);
-	r = enter_removal(b, ctx, OP_UNLINK, moves, path, &parent.id, &there);
+	r = enter_removal(b, ctx, OP_UNLINK, moves, path, &parent, &there);
 	if (r > 0)
 		PASS_IN_TURN(b, ctx, r, path, NULL, &there.id, false, id = back_real(b, expected),
 			forward_unlink(ctx, w, path, &id));
@@ -572,7 +574,7 @@ int back_rmdir(struct op_context *ctx, struct workspace *w, const char *path,
 	if (r < 0)
 		return r;
 	writeback_lock(b);
-	r = enter_removal(b, ctx, OP_RMDIR, moves, path, &parent.id, &there);
+	r = enter_removal(b, ctx, OP_RMDIR, moves, path, &parent, &there);
 	if (r > 0)
 		PASS_IN_TURN(b, ctx, r, path, NULL, &there.id, false, id = back_real(b, expected),
 			forward_rmdir(ctx, w, path, &id));
@@ -639,6 +641,8 @@ static int enter_rename(
 		back_operation_free(operation);
 		return 1;
 	}
+	back_remember_parent(b, renaming->from, &renaming->from_parent);
+	back_remember_parent(b, renaming->to, &renaming->to_parent);
 	back_answered(b, ctx);
 	return 0;
 }

@@ -10,7 +10,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
 
-enum { IDLE_MAX = 200000, RETIRED_MAX = 50000, RETIRED_MS = 10000 };
+enum { IDLE_MAX = 200000 /* of each kind */, RETIRED_MAX = 50000, RETIRED_MS = 10000 };
 
 /* The device of provisional ids; no file system has it. */
 static const uint64_t PROVISIONAL_DEVICE = UINT64_MAX - 0x697374;
@@ -78,7 +78,8 @@ int back_tables_init(struct writeback *b)
 		hash_table_init(&b->names) < 0 || hash_table_init(&b->directories) < 0 ||
 		hash_table_init(&b->keys) < 0)
 		return -ENOMEM;
-	TAILQ_INIT(&b->idle);
+	TAILQ_INIT(&b->idle_files.list);
+	TAILQ_INIT(&b->idle_directories.list);
 	TAILQ_INIT(&b->operations);
 	TAILQ_INIT(&b->ready);
 	TAILQ_INIT(&b->held);
@@ -183,12 +184,21 @@ bool back_is_as_shown(const struct node *node, const struct attributes *known)
 	       known->mtime.tv_nsec == node->shown.mtime.tv_nsec;
 }
 
+/* Directories are counted apart: a process may work in one for long without a request that names
+ * it, and would lose it with its id while others unpack files. */
+static struct idle_nodes *idle_nodes_for(struct writeback *b, const struct node *node)
+{
+	return S_ISDIR(node->shown.mode) ? &b->idle_directories : &b->idle_files;
+}
+
 static void end_idling(struct writeback *b, struct node *node)
 {
+	struct idle_nodes *idle = idle_nodes_for(b, node);
+
 	if (!node->is_idle)
 		return;
-	TAILQ_REMOVE(&b->idle, node, idle);
-	b->idle_count--;
+	TAILQ_REMOVE(&idle->list, node, idle);
+	idle->count--;
 	node->is_idle = false;
 }
 
@@ -238,6 +248,8 @@ static void node_remove(struct writeback *b, struct node *node)
 /* Objects that were made here keep their provisional ids, while there is room. */
 void back_node_release(struct writeback *b, struct node *node)
 {
+	struct idle_nodes *idle = idle_nodes_for(b, node);
+
 	if (node->pending || node->inside || node->handles || node->inner_handles || node->is_idle)
 		return;
 	back_content_drop(b, node);
@@ -248,9 +260,9 @@ void back_node_release(struct writeback *b, struct node *node)
 		return;
 	}
 	node->is_idle = true;
-	TAILQ_INSERT_TAIL(&b->idle, node, idle);
-	if (++b->idle_count > IDLE_MAX)
-		node_remove(b, TAILQ_FIRST(&b->idle));
+	TAILQ_INSERT_TAIL(&idle->list, node, idle);
+	if (++idle->count > IDLE_MAX)
+		node_remove(b, TAILQ_FIRST(&idle->list));
 }
 
 struct object_id back_real(struct writeback *b, const struct object_id *id)
@@ -300,6 +312,17 @@ void back_keep_directory(
 		return; /* another directory had the path before */
 	directory->known = *told;
 	directory->known_at = at;
+}
+
+void back_remember_parent(struct writeback *b, const char *path, const struct attributes *parent)
+{
+	struct directory *directory = back_directory(b, path, path_parent_length(path));
+
+	if (!directory || directory->pending != 1 || directory->known.mode)
+		return;
+	directory->known = *parent;
+	directory->known.id = back_real(b, &parent->id);
+	directory->known_at = 0;
 }
 
 bool back_directory_known(

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/queue.h>
 
 #include "ops/forward.h"
@@ -125,7 +126,7 @@ struct content {
 /* An object that has pending operations or open handles, or was made here. */
 struct node {
 	struct node *next, *real_next;
-	TAILQ_ENTRY(node) idle; /* kept only for the provisional id */
+	TAILQ_ENTRY(node) idle;
 	struct object_id id, real;
 	struct attributes shown;   /* what callers see while operations are pending */
 	struct attributes settled; /* at the workspace, after the last acknowledged operation */
@@ -148,6 +149,12 @@ struct node {
 	bool is_idle;
 };
 
+/* Those that are kept only for their provisional ids, in the order in which they became idle. */
+struct idle_nodes {
+	TAILQ_HEAD(, node) list;
+	size_t count;
+};
+
 /* A name with pending operations, or one whose last operation ended a moment ago ("retired"). */
 struct name {
 	struct name *next;
@@ -160,10 +167,10 @@ struct name {
 	/* Of a retired one: */
 	uint64_t retired_at; /* 0: it is not retired */
 	int64_t retired_ms;
-	bool was_left;          /* `left` is set */
-	struct attributes left; /* what the last operation left there; mode 0: nothing ... */
+	bool was_left;                /* `left` is set */
+	struct attributes left;       /* what the last operation left there; mode 0: nothing ... */
 	struct attributes left_there; /* ... and the same as the workspace has it */
-	uint64_t position;      /* of the last reply; older events are stale */
+	uint64_t position;            /* of the last reply; older events are stale */
 	char path[];
 };
 
@@ -214,8 +221,7 @@ struct writeback {
 	char *lost_directory;
 
 	struct hash_table nodes, real_nodes, names, directories, keys;
-	TAILQ_HEAD(, node) idle;
-	size_t idle_count;
+	struct idle_nodes idle_files, idle_directories;
 	struct operations operations, ready;
 	struct operations held;  /* held longest first */
 	struct operations later; /* to be tried again, the next one first */
@@ -238,6 +244,7 @@ struct writeback {
 	struct identity identities[IDENTITIES_MAX];
 	unsigned identity_count;
 	struct inherited inherited[INHERITED_MAX];
+	atomic_bool changes_modes; /* new files have another mode than was asked for */
 	bool knows_clock;
 	int64_t clock_ns; /* the workspace's clock minus ours */
 
@@ -320,6 +327,9 @@ void back_show_id(struct writeback *b, struct object_id *id);
 /* Keeps the workspace's attributes of a directory, as the answer while names in it are pending. */
 void back_keep_directory(
 	struct writeback *b, const char *path, const struct attributes *told, uint64_t at);
+/* The directory that `path` is in was so before the first operation in it was entered, which just
+ * was: a look at the workspace now might wait for that operation. */
+void back_remember_parent(struct writeback *b, const char *path, const struct attributes *parent);
 bool back_directory_known(
 	struct writeback *b, const struct object_ref *object, struct attributes *ret_attributes);
 /* Turns the workspace's attributes of the object at `path` (NULL: not known) into those that

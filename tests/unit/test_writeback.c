@@ -15,7 +15,7 @@
 #include "ops/forward.h"
 #include "ops/support/buffer.h"
 #include "ops/support/clock.h"
-#include "ops/writeback/writeback.h"
+#include "ops/writeback/writeback_internal.h"
 #include "tests/check.h"
 #include "tests/remove_tree.h"
 
@@ -122,6 +122,53 @@ static int list_and_intrude(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+/* Called once, before the workspace lists a directory, which has a position after that. */
+static void (*before_listing)(void);
+
+static int intrude_and_list(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, bool watch, dir_entry_sink sink, void *user,
+	uint64_t *ret_since)
+{
+	void (*intruder)(void) = before_listing;
+	int r;
+
+	before_listing = NULL;
+	if (intruder)
+		intruder();
+	r = list_and_intrude(ctx, w, object, watch, sink, user, ret_since);
+	if (intruder)
+		ctx->served.position = 1ull << 40;
+	return r;
+}
+
+/* A file system that gives modes of its own; and one is created, and its answer is lost. */
+static bool changes_modes, loses_create;
+
+static int create_at_gate(struct op_context *ctx, struct workspace *w, const char *path, int flags,
+	uint32_t mode, struct open_file **ret_file, struct attributes *ret_attributes)
+{
+	bool is_lost = loses_create;
+	int r = forward_create(
+		ctx, w, path, flags, changes_modes ? 0600 : mode, ret_file, ret_attributes);
+
+	loses_create = false;
+	if (r < 0 || !is_lost)
+		return r;
+	workspace_close(ctx, *ret_file);
+	return -ENOTCONN;
+}
+
+static change_sink sink_at_gate;
+static void *sink_user;
+
+static int watch_at_gate(struct workspace *w, change_sink sink, void *user)
+{
+	(void)w;
+	sink_at_gate = sink;
+	sink_user = user;
+	return 0;
+}
+
 /* One is done, and its answer is lost. */
 static bool loses_setattr;
 
@@ -151,8 +198,10 @@ static struct workspace *put_back(struct workspace *inner)
 
 	forward_init(gate, inner, &forward_ops);
 	gate->ops.name = "gate";
-	gate->ops.readdir = list_and_intrude;
+	gate->ops.readdir = intrude_and_list;
+	gate->ops.create = create_at_gate;
 	gate->ops.status = status_at_gate;
+	gate->ops.watch = watch_at_gate;
 	gate->ops.setattr = set_and_lose;
 	gate->before = wait_at_gate;
 	if (!CHECK_RC(0, writeback_new(&gate->workspace, &options, &w, &reason)))
@@ -363,6 +412,62 @@ static void test_a_listing_has_what_renames_that_end_meanwhile_leave(void)
 	workspace_free(renaming);
 }
 
+static void let_it_end_and_write(void)
+{
+	shut(false);
+	CHECK_RC(0, sync_all(renaming));
+	CHECK_RC(0, put(there, "f", "longer, and theirs", O_TRUNC));
+}
+
+static int note_size(void *user, const struct dir_entry *entry)
+{
+	if (strcmp(entry->path, "f") == 0)
+		*(uint64_t *)user = entry->attributes.size_bytes;
+	return 0;
+}
+
+static void test_a_listing_has_what_others_did_after_ours_ended(void)
+{
+	uint64_t since, size = 0;
+
+	renaming = open_back();
+	CHECK_RC(0, put(renaming, "f", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(renaming));
+	shut(true);
+	CHECK_RC(0, set_mode(renaming, "f"));
+	before_listing = let_it_end_and_write;
+	CHECK_RC(0, workspace_readdir(
+			    &context, renaming, &OBJECT_AT(""), false, note_size, &size, &since));
+	CHECK_RC(strlen("longer, and theirs"), size);
+	workspace_free(renaming);
+}
+
+static struct object_id make_idle_node(struct writeback *b, uint32_t mode)
+{
+	struct object_id id = back_new_id(b);
+	struct object_id real = {.device = 1, .inode = id.inode};
+	struct node *node = back_node_add(b, &id, NULL);
+
+	node->shown.mode = mode;
+	back_node_made(b, node, &real);
+	back_node_release(b, node);
+	return id;
+}
+
+static void test_a_directory_keeps_its_number_while_files_are_made(void)
+{
+	struct writeback *b = calloc(1, sizeof(*b));
+	struct object_id id;
+
+	CHECK_RC(0, back_tables_init(b));
+	id = make_idle_node(b, S_IFDIR | 0755);
+	for (int i = 0; i < 200001; i++)
+		make_idle_node(b, S_IFREG | 0644);
+	CHECK(back_node(b, &id) != NULL);
+	back_tables_done(b);
+	free(b);
+}
+
 static void test_what_is_shown_stays_when_it_is_done(void)
 {
 	struct workspace *w = open_back();
@@ -462,6 +567,23 @@ static void test_a_file_that_may_not_be_opened_again_is_written_on(void)
 	workspace_free(w);
 }
 
+static void test_a_file_that_may_not_be_opened_again_is_appended_to(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(
+		0, workspace_create(&context, w, "f", O_RDWR | O_APPEND, 0444, &file, &attributes));
+	CHECK_RC(0, faulty_set(there, "open_file:1+:EACCES"));
+	CHECK_RC(4, workspace_write(&context, file, "text", 4, 0));
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	CHECK_RC(4, workspace_write(&context, file, "more", 4, 0));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, faulty_set(there, ""));
+	CHECK_STRING("textmore", get(there, "f"));
+	workspace_free(w);
+}
+
 /* The kernel asks for it between open and write: an empty file is not to be sent then. */
 static void test_a_look_at_a_capability_sends_no_truncated_file(void)
 {
@@ -504,6 +626,23 @@ static void test_what_was_done_without_an_answer_is_no_conflict(void)
 }
 
 /* ---- What is refused --------------------------- */
+
+static void test_where_modes_are_changed_a_lost_answer_is_no_conflict(void)
+{
+	struct workspace *w = open_back();
+
+	changes_modes = true;
+	CHECK_RC(0, put(w, "shows", "text", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	loses_create = true;
+	CHECK_RC(0, put(w, "f", "text", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK(!loses_create);
+	changes_modes = false;
+	CHECK_STRING("", lost());
+	CHECK_STRING("text", get(there, "f"));
+	workspace_free(w);
+}
 
 static void test_what_has_no_room_is_kept_and_said(void)
 {
@@ -878,6 +1017,72 @@ static void test_what_others_wrote_is_neither_removed_nor_replaced(void)
 	workspace_free(w);
 }
 
+/* ---- Events --------------------------- */
+
+static struct change told;
+
+static void note_change(void *user, const struct change *change)
+{
+	(void)user;
+	told.is_own = change->is_own;
+	__atomic_store_n(&told.at, change->at, __ATOMIC_SEQ_CST);
+}
+
+/* The workspace reports what is at the path. */
+static void report(const char *path)
+{
+	static uint64_t position = 1ull << 40;
+	struct change change = {.kind = CHANGE_ENTRY, .path = path, .at = ++position};
+
+	change.exists = stat_at(there, path, &change.attributes) == 0;
+	told = (struct change){.at = 0};
+	sink_at_gate(sink_user, &change);
+}
+
+static void test_what_was_done_here_is_known_as_own_when_it_arrives(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_watch(w, note_change, NULL));
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	CHECK_RC(0, put(w, "removed", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	report("f");
+	CHECK(told.at && told.is_own);
+	CHECK_RC(0, workspace_unlink(&context, w, "removed", NULL));
+	CHECK_RC(0, sync_all(w));
+	report("removed");
+	CHECK(told.at && told.is_own);
+	CHECK_RC(0, put(there, "f", "theirs", O_TRUNC));
+	report("f");
+	CHECK(told.at && !told.is_own);
+	CHECK_RC(0, put(there, "removed", "theirs", O_TRUNC));
+	report("removed");
+	CHECK(told.at && !told.is_own);
+	report("first");
+	CHECK(told.at && !told.is_own);
+	workspace_free(w);
+}
+
+static void test_what_others_do_while_ours_is_pending_is_not_own(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_watch(w, note_change, NULL));
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	CHECK_RC(0, put(w, "removed", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, set_mode(w, "f"));
+	report("f"); /* from before */
+	CHECK(!told.at);
+	shut(false);
+	for (int i = 0; i < 500 && !__atomic_load_n(&told.at, __ATOMIC_SEQ_CST); i++)
+		usleep(10000);
+	CHECK(told.at && !told.is_own);
+	workspace_free(w);
+}
+
 /* ---- While the link is away --------------------------- */
 
 static int append_to(struct workspace *w, const char *path, const char *text)
@@ -1169,13 +1374,17 @@ int main(void)
 	static const struct test_case cases[] = {
 		TEST(test_changes_are_seen_here_before_they_are_there),
 		TEST(test_a_listing_has_what_renames_that_end_meanwhile_leave),
+		TEST(test_a_listing_has_what_others_did_after_ours_ended),
+		TEST(test_a_directory_keeps_its_number_while_files_are_made),
 		TEST(test_what_is_shown_stays_when_it_is_done),
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
 		TEST(test_writes_of_a_file_are_sent_once),
 		TEST(test_a_file_that_is_synced_is_there),
 		TEST(test_a_file_that_may_not_be_opened_again_is_written_on),
+		TEST(test_a_file_that_may_not_be_opened_again_is_appended_to),
 		TEST(test_a_look_at_a_capability_sends_no_truncated_file),
 		TEST(test_what_was_done_without_an_answer_is_no_conflict),
+		TEST(test_where_modes_are_changed_a_lost_answer_is_no_conflict),
 		TEST(test_what_has_no_room_is_kept_and_said),
 		TEST(test_what_fails_over_a_link_that_is_there_is_lost_in_the_end),
 		TEST(test_what_cannot_be_kept_stays_pending_until_it_can),
@@ -1190,6 +1399,8 @@ int main(void)
 		TEST(test_a_truncated_file_keeps_its_attributes),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
+		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
+		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_a_file_is_changed_again_while_the_link_is_away),
 		TEST(test_what_is_tried_again_holds_up_nothing_else),
 		TEST(test_only_one_mount_has_the_journal),
