@@ -56,6 +56,9 @@ int remote_open(const struct scheme *scheme, const char *rest,
 	const struct workspace_options *options, struct workspace **ret_workspace,
 	char **ret_reason);
 
+/* workspace_normal_uri() for the URI after "scheme:", of such a scheme. */
+char *remote_normal(const struct scheme *scheme, const char *rest);
+
 /* What every such scheme takes: its `shared_options`. */
 extern const struct workspace_scheme_option remote_options[];
 

@@ -10,6 +10,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
+#include "ops/support/log.h"
 #include "ops/workspace.h"
 #include "ops/writeback/writeback.h"
 
@@ -91,11 +92,17 @@ static const struct workspace_scheme_option writeback_layer_options[] = {
 	{0},
 };
 
-static bool has_waiting(const char *state)
+static bool has_waiting(const char *uri, const char *state)
 {
 	uint64_t waiting;
+	int r = state ? writeback_waiting(state, &waiting, NULL) : -ENOENT;
 
-	return state && writeback_waiting(state, &waiting, NULL) == 0 && waiting > 0;
+	if (r == -EBADMSG)
+		log_warning("another version of isthmus has left changes that were made at \"%s\" "
+			    "in \"%s\", and this one cannot send them: mount it with that version "
+			    "and -o writes=back, or move that directory away",
+			uri, state);
+	return r == 0 && waiting > 0;
 }
 
 /* Without the option, what an earlier mount has left is sent all the same. */
@@ -103,8 +110,8 @@ static int add_writeback(const char *uri, const struct workspace_options *option
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
 	const char *writes = workspace_option(options, "writes");
-	cleanup_free char *state = NULL, *lost = NULL;
-	struct writeback_options writeback_options = {.identity = uri};
+	cleanup_free char *identity = workspace_normal_uri(uri), *state = NULL, *lost = NULL;
+	struct writeback_options writeback_options = {.identity = identity};
 	struct workspace_status status;
 
 	workspace_status(inner, &status);
@@ -116,9 +123,11 @@ static int add_writeback(const char *uri, const struct workspace_options *option
 	}
 	if (status.capabilities & WORKSPACE_READ_ONLY)
 		return 0;
-	writeback_options.state = state = writeback_state_directory(uri);
-	writeback_options.lost = lost = writeback_lost_directory(uri);
-	if (writeback_options.drains && !has_waiting(state))
+	if (!identity)
+		return -ENOMEM;
+	writeback_options.state = state = writeback_state_directory(identity);
+	writeback_options.lost = lost = writeback_lost_directory(identity);
+	if (writeback_options.drains && !has_waiting(uri, state))
 		return 0;
 	if (!state || !lost) {
 		*ret_reason = strdup("option writes=back needs a directory for its journal: set "

@@ -37,6 +37,17 @@ static void explain_unknown_scheme(const char *uri, char **ret_reason)
 	*ret_reason = buffer_steal_string(&words);
 }
 
+char *workspace_normal_uri(const char *uri)
+{
+	const struct scheme *scheme = strchr(uri, ':') ? scheme_find(uri) : NULL;
+	cleanup_free char *rest = NULL;
+
+	if (!scheme || !scheme->end)
+		return strdup(uri);
+	rest = remote_normal(scheme, strchr(uri, ':') + 1);
+	return rest ? string_printf("%s:%s", scheme->about.name, rest) : NULL;
+}
+
 int workspace_open(const char *uri, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason)
 {

@@ -27,6 +27,11 @@ struct workspace_scheme {
 /* The rows in order; NULL behind the last. */
 const struct workspace_scheme *workspace_scheme(size_t index);
 
+/* The URI in the form by which things are kept for its workspace: the directory without empty and
+ * "." components, and with symbolic links followed where it is on this machine.  The caller frees
+ * it; NULL: no memory. */
+char *workspace_normal_uri(const char *uri);
+
 /* Offers completions of `begin`, the beginning of a URI: schemes, or the names (of containers, say)
  * that the scheme's command lists within 3 s. */
 void workspace_complete(const char *begin, void (*offer)(void *user, const char *uri), void *user);

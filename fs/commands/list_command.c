@@ -294,8 +294,12 @@ static void print_waiting(void *user, const char *identity, uint64_t operations)
 	(void)user;
 	fputs("waiting: ", stdout);
 	visible_print_name(stdout, identity);
-	printf(" does not have %llu changes yet that were made here: mount it again\n",
-		(unsigned long long)operations);
+	if (!operations)
+		puts(" does not have changes yet that were made here with another version of "
+		     "isthmus: mount it with that version");
+	else
+		printf(" does not have %llu changes yet that were made here: mount it again\n",
+			(unsigned long long)operations);
 }
 
 static int print_json(const struct list *list)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "fs/commands/command_line.h"
 #include "fs/mount/runtime.h"
 #include "ops/support/cleanup.h"
@@ -69,7 +70,7 @@ int lost_command(int argc, char **argv)
 	const struct command_option options[] = {{"clear", .flag = &is_cleared}, {0}};
 	const struct command_line line = {
 		.command = "lost", .usage = usage, .options = options, .arguments_max = 1};
-	cleanup_free char *uri = NULL, *directory = NULL;
+	cleanup_free char *uri = NULL, *identity = NULL, *directory = NULL;
 	int code, r;
 
 	if (!command_parse(&line, argc, argv, &code))
@@ -77,7 +78,10 @@ int lost_command(int argc, char **argv)
 	uri = find_uri(optind < argc ? argv[optind] : ".");
 	if (!uri)
 		return 1;
-	directory = writeback_lost_directory(uri);
+	identity = workspace_normal_uri(uri);
+	if (!identity)
+		return command_error("lost", "%s", strerror(ENOMEM));
+	directory = writeback_lost_directory(identity);
 	if (!directory)
 		return command_error("lost", "neither XDG_STATE_HOME nor HOME is set");
 	if (is_cleared)

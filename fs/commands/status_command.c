@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/open.h"
 #include "fs/commands/command_line.h"
 #include "fs/commands/command_text.h"
 #include "fs/commands/commands.h"
@@ -202,7 +203,8 @@ static void print_log(const cJSON *status, const cJSON *log)
 /* First of all, until they are cleared. */
 static void print_lost(const char *uri)
 {
-	cleanup_free char *directory = writeback_lost_directory(uri);
+	cleanup_free char *identity = workspace_normal_uri(uri);
+	cleanup_free char *directory = identity ? writeback_lost_directory(identity) : NULL;
 	int count = directory ? writeback_lost_each(directory, NULL, NULL) : 0;
 
 	if (count > 0)

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "fs/commands/command_line.h"
 #include "fs/mount/mount_point.h"
 #include "fs/mount/runtime.h"
@@ -167,7 +168,8 @@ static int unmount_living(const char *mount_point, const char *type, enum how ho
 
 static int count_lost(const char *uri)
 {
-	cleanup_free char *directory = uri ? writeback_lost_directory(uri) : NULL;
+	cleanup_free char *identity = uri ? workspace_normal_uri(uri) : NULL;
+	cleanup_free char *directory = identity ? writeback_lost_directory(identity) : NULL;
 
 	return directory ? writeback_lost_each(directory, NULL, NULL) : 0;
 }
@@ -175,7 +177,8 @@ static int count_lost(const char *uri)
 /* Of how many operations a journal has; -EBUSY: a mount has it; negative: there is none. */
 static int64_t count_waiting(const char *uri)
 {
-	cleanup_free char *state = uri ? writeback_state_directory(uri) : NULL;
+	cleanup_free char *identity = uri ? workspace_normal_uri(uri) : NULL;
+	cleanup_free char *state = identity ? writeback_state_directory(identity) : NULL;
 	uint64_t waiting = 0;
 	int r = state ? writeback_waiting(state, &waiting, NULL) : -ENOENT;
 

@@ -26,6 +26,7 @@ static const char JOURNAL_NAME[] = "journal";
 static const char MAGIC[8] = "isthmwb3";
 
 enum {
+	VERSION_AT = 7, /* in the magic; the header is that of all versions */
 	IDENTITY_MAX = 4096,
 	PAYLOAD_MAX = 64 << 20,
 	PIECE_BYTES = 256 << 10,
@@ -189,13 +190,16 @@ static int read_header(struct journal *journal)
 		return 0;
 	if (pread(journal->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
 		return -EIO;
-	if (memcmp(header.magic, MAGIC, sizeof(MAGIC)) != 0 ||
-		header.facts_bytes != sizeof(struct operation_facts) ||
-		header.identity_bytes > IDENTITY_MAX)
+	if (memcmp(header.magic, MAGIC, VERSION_AT) != 0 || header.identity_bytes > IDENTITY_MAX)
 		return -EBADMSG;
 	journal->start = sizeof(header) + header.identity_bytes;
 	journal->size = (uint64_t)st.st_size;
-	return 1;
+	if (journal->size <= journal->start)
+		return 0; /* whose version ever */
+	return header.magic[VERSION_AT] == MAGIC[VERSION_AT] &&
+			       header.facts_bytes == sizeof(struct operation_facts)
+		       ? 1
+		       : -EBADMSG;
 }
 
 /* Another process may have the journal locked for a moment to count its operations. */
@@ -582,11 +586,10 @@ int writeback_waiting(const char *state, uint64_t *ret_operations, char **ret_id
 
 	if (r > 0)
 		r = count_waiting(&journal, &operations);
-	if (r == 0) {
+	if (r == 0)
 		*ret_operations = operations;
-		if (ret_identity)
-			*ret_identity = read_identity(&journal);
-	}
+	if ((r == 0 || r == -EBADMSG) && ret_identity)
+		*ret_identity = read_identity(&journal);
 	back_journal_close(&journal);
 	return r;
 }

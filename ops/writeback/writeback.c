@@ -160,11 +160,12 @@ void writeback_each_waiting(
 	while (directory && (entry = readdir(directory))) {
 		cleanup_free char *state = string_printf("%s/%s", all, entry->d_name);
 		cleanup_free char *identity = NULL;
-		uint64_t operations;
+		uint64_t operations = 0;
+		int r = *entry->d_name != '.' && state
+				? writeback_waiting(state, &operations, &identity)
+				: -ENOENT;
 
-		if (*entry->d_name != '.' && state &&
-			writeback_waiting(state, &operations, &identity) == 0 && operations &&
-			identity)
+		if (identity && ((r == 0 && operations) || r == -EBADMSG))
 			tell(user, identity, operations);
 	}
 }

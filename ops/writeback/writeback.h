@@ -20,7 +20,7 @@
 struct writeback_options {
 	const char *state;    /* directory for the journal; made when missing */
 	const char *lost;     /* directory for what could not be stored; made when needed */
-	const char *identity; /* the workspace's URI, which the journal carries */
+	const char *identity; /* the workspace's normal URI, which the journal carries */
 	bool drains;          /* apply what the journal has, and defer nothing new */
 };
 
@@ -32,16 +32,18 @@ int writeback_new(struct workspace *inner, const struct writeback_options *optio
 	struct workspace **ret_workspace, char **ret_reason);
 
 /* The directory of the workspace's journal, or of what it lost, below the user's state directory
- * (XDG_STATE_HOME); the caller frees it.  NULL: no memory, or no such directory. */
+ * (XDG_STATE_HOME); the caller frees it.  `identity`: the normal URI.  NULL: no memory, or no such
+ * directory. */
 char *writeback_state_directory(const char *identity);
 char *writeback_lost_directory(const char *identity);
 
 /* Counts the operations in a journal that no mount has open.  `*ret_identity` (may be NULL) is the
  * URI of its workspace; the caller frees it.  -EBUSY: a mount has it open; -ENOENT: there is no
- * journal; -EBADMSG, -errno. */
+ * journal; -EBADMSG: it has something, and is of another version (the URI is given); -errno. */
 int writeback_waiting(const char *state, uint64_t *ret_operations, char **ret_identity);
 
-/* Calls `tell` for each journal of this user that has pending operations. */
+/* Calls `tell` for each journal of this user that has pending operations; 0: it is of another
+ * version, so that they cannot be counted. */
 void writeback_each_waiting(
 	void (*tell)(void *user, const char *identity, uint64_t operations), void *user);
 

@@ -77,6 +77,47 @@ test_a_mount_without_the_option_sends_what_was_left() {
 	! "$ISTHMUS" list | grep "^waiting: $uri " || fail "list still tells"
 }
 
+journals() {
+	find "$XDG_STATE_HOME/isthmus/writes" -name journal
+}
+
+test_what_was_left_is_found_by_another_form_of_the_uri() {
+	local form
+
+	make_tree
+	rm -rf "$XDG_STATE_HOME/isthmus/writes"
+	back 300
+	tar -C "$mnt" -xf "$tmp/tree.tar"
+	kill_daemon
+	form=$uri/./
+	[ "$backend" != helper ] || { ln -s "$backing" "$tmp/link-to"; form=helper:$tmp/link-to/; }
+	uri=$form start_daemon
+	"$ISTHMUS" sync "$mnt"
+	same_tree "$tmp/from/tree" "$backing/tree"
+	stop_daemon
+	uri=$form start_daemon -o writes=back
+	expect 1 "$(journals | wc -l)"
+	stop_daemon
+}
+
+test_a_journal_of_another_version_is_said() {
+	rm -rf "$XDG_STATE_HOME/isthmus/writes"
+	back
+	stop_daemon
+	printf 'isthmwb2' | dd of="$(journals)" conv=notrunc status=none
+	start_daemon
+	stop_daemon
+	! "$ISTHMUS" list | grep waiting || fail "there is nothing in it"
+	echo something >>"$(journals)"
+	"$ISTHMUS" mount ${mount_options[@]+"${mount_options[@]}"} "$uri" "$mnt" 2>"$tmp/said" || fail "$(cat "$tmp/said")"
+	"$ISTHMUS" umount "$mnt"
+	grep -q "another version of isthmus has left changes" "$tmp/said" || fail "$(cat "$tmp/said")"
+	"$ISTHMUS" list | grep -q "^waiting: $uri .*another version" || fail "$("$ISTHMUS" list)"
+	"$ISTHMUS" mount ${mount_options[@]+"${mount_options[@]}"} -o writes=back "$uri" "$mnt" 2>"$tmp/said" && fail "it is mounted"
+	grep -q "written by another version" "$tmp/said" || fail "$(cat "$tmp/said")"
+	rm "$(journals)"
+}
+
 test_umount_waits_for_all_of_it() {
 	make_tree
 	back 20

@@ -1317,6 +1317,51 @@ static void test_what_is_behind_a_damaged_record_is_kept(void)
 	workspace_free(w);
 }
 
+static void test_a_journal_of_another_version_is_neither_read_nor_overwritten(void)
+{
+	cleanup_free char *state = directory_of("state"), *reason = NULL, *identity = NULL;
+	cleanup_free char *lost_to = directory_of("lost"), *no_reason = NULL;
+	cleanup_free char *path = string_printf("%s/journal", state);
+	const struct writeback_options options = {state, lost_to, "test:", false};
+	struct workspace *mem = NULL, *second;
+	uint64_t waiting;
+	int fd;
+
+	leave_pending(put_three);
+	fd = open(path, O_WRONLY);
+	CHECK_RC(1, pwrite(fd, "2", 1, 7));
+	CHECK_RC(-EBADMSG, writeback_waiting(state, &waiting, &identity));
+	CHECK_STRING("test:", identity);
+	CHECK_RC(0, scheme_open("mem", "", NULL, &mem, &no_reason));
+	CHECK_RC(-EBADMSG, writeback_new(mem, &options, &second, &reason));
+	CHECK(reason && strstr(reason, "another version") != NULL);
+	CHECK_RC(0, ftruncate(fd, 16 + 5)); /* with nothing in it, it is in nobody's way */
+	close(fd);
+	CHECK_RC(0, writeback_waiting(state, &waiting, NULL));
+	CHECK_RC(0, writeback_new(mem, &options, &second, &no_reason));
+	workspace_free(second);
+}
+
+static void test_a_workspace_has_one_normal_uri(void)
+{
+	static const char *const forms[][2] = {
+		{"ssh://u@h:22//d/./e/", "ssh://u@h:22/d/e"},
+		{"ssh://h/", "ssh://h/"},
+		{"ssh://h", "ssh://h"},
+		{"docker://c//d/?timeout=5", "docker://c/d?timeout=5"},
+		{"cmd:sh -c a//b !/d//e/", "cmd:sh -c a//b !/d/e"},
+		{"helper:/usr/../no such//place/", "helper:/usr/../no such/place"},
+		{"helper:/proc/self/root//usr/", "helper:/usr"},
+		{"mem:", "mem:"},
+	};
+
+	for (size_t i = 0; i < array_size(forms); i++) {
+		cleanup_free char *normal = workspace_normal_uri(forms[i][0]);
+
+		CHECK_STRING(forms[i][1], normal);
+	}
+}
+
 static struct attributes *shared; /* with a child */
 
 static void write_late(struct workspace *w)
@@ -1405,6 +1450,8 @@ int main(void)
 		TEST(test_what_is_tried_again_holds_up_nothing_else),
 		TEST(test_only_one_mount_has_the_journal),
 		TEST(test_what_is_behind_a_damaged_record_is_kept),
+		TEST(test_a_journal_of_another_version_is_neither_read_nor_overwritten),
+		TEST(test_a_workspace_has_one_normal_uri),
 		TEST(test_a_replay_sets_the_time_of_the_last_write),
 		TEST(test_who_looks_into_the_journal_keeps_no_mount_from_it),
 		TEST(test_what_the_end_could_not_send_is_sent_by_the_next_mount)};

@@ -7,6 +7,7 @@
 #include "backends/remote/client/bootstrap.h"
 #include "backends/remote/client/end.h"
 #include "backends/remote/wire/protocol.h"
+#include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
 enum {
@@ -161,6 +162,60 @@ static int take_parameters(
 		argv_add(pairs, pair);
 	options.pairs = (const char *const *)pairs->words;
 	return pairs->failed ? -ENOMEM : scheme_check_options(scheme, &options, false, ret_reason);
+}
+
+/* Where the directory begins in "//host/dir", "COMMAND !/dir" or "/dir"; the end where there is
+ * none. */
+static char *find_directory(char *rest)
+{
+	char *mark = rest, *next;
+
+	if (strncmp(rest, "//", 2) == 0)
+		return rest + 2 + strcspn(rest + 2, "/");
+	while ((next = strstr(mark, "!/")))
+		mark = next + 1;
+	return *mark == '/' ? mark : rest + strlen(rest);
+}
+
+/* Without empty and "." components, in its place. */
+static void clean_directory(char *directory)
+{
+	char *rest = directory, *out = directory, *component;
+
+	if (!*directory)
+		return;
+	while ((component = strsep(&rest, "/"))) {
+		size_t length = strlen(component);
+
+		if (!length || strcmp(component, ".") == 0)
+			continue;
+		*out++ = '/';
+		memmove(out, component, length);
+		out += length;
+	}
+	if (out == directory)
+		*out++ = '/';
+	*out = '\0';
+}
+
+char *remote_normal(const struct scheme *scheme, const char *rest)
+{
+	cleanup_free char *bare = strdup(rest), *parameters = NULL, *real = NULL;
+	char *mark = bare && scheme->end->takes_parameters ? find_parameters(bare) : NULL;
+	char *directory;
+
+	if (!bare || (mark && !(parameters = strdup(mark))))
+		return NULL;
+	if (mark)
+		*mark = '\0';
+	directory = find_directory(bare);
+	if (scheme->end->is_here && *directory)
+		real = realpath(directory, NULL);
+	if (real)
+		*directory = '\0';
+	else
+		clean_directory(directory);
+	return string_printf("%s%s%s", bare, real ? real : "", parameters ? parameters : "");
 }
 
 int remote_open(const struct scheme *scheme, const char *rest,
