@@ -17,7 +17,7 @@
 #include "ops/writeback/writeback.h"
 
 enum {
-	WORKERS = 32,
+	WORKERS = 96,
 	KEYS_MAX = 8,
 	GROUPS_MAX = 32,
 	OPERATIONS_MAX = 20000,

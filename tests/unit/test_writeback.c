@@ -499,7 +499,7 @@ static void test_what_is_removed_before_it_was_sent_is_never_sent(void)
 	CHECK_RC(1, workspace_write(&context, file, "x", 1, 0));
 	shut(true);
 	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
-	for (int i = 0; i < 40; i++) { /* more than there are threads to wait at the gate */
+	for (int i = 0; i < WORKERS + 8; i++) { /* who wait at the gate */
 		char path[16];
 
 		snprintf(path, sizeof(path), "f%d", i);
@@ -511,7 +511,7 @@ static void test_what_is_removed_before_it_was_sent_is_never_sent(void)
 	shut(false);
 	CHECK_RC(0, workspace_close(&context, file));
 	CHECK_RC(0, sync_all(w));
-	CHECK_RC(41, faulty_calls(there, "create")); /* 40 and "held" */
+	CHECK_RC(WORKERS + 9, faulty_calls(there, "create")); /* these and "held" */
 	CHECK_RC(0, faulty_calls(there, "unlink"));
 	workspace_free(w);
 }
@@ -1153,11 +1153,11 @@ static void test_what_is_tried_again_holds_up_nothing_else(void)
 
 	CHECK_RC(0, sync_all(w));
 	CHECK_RC(0, faulty_set(there, "create:1+:EIO"));
-	for (int i = 0; i < 40; i++) { /* more than there are threads */
+	for (int i = 0; i < WORKERS + 8; i++) {
 		snprintf(path, sizeof(path), "f%d", i);
 		CHECK_RC(0, put(w, path, "text", O_TRUNC));
 	}
-	for (int i = 0; i < 500 && faulty_calls(there, "create") < 32; i++)
+	for (int i = 0; i < 500 && faulty_calls(there, "create") < WORKERS; i++)
 		usleep(10000);
 	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
 	for (int i = 0; i < 20 && r == -ENOENT; i++) {
