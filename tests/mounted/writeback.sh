@@ -241,27 +241,27 @@ test_work_goes_on_while_the_link_is_away() {
 }
 
 foreign() {
-	"$ISTHMUS" log "$mnt" --json | grep '"op":"foreign"'
+	"$ISTHMUS" log "$mnt" --json | grep '"op":"foreign","path":"late'
 }
 
 test_what_arrives_late_is_no_news_of_others() {
 	[ "$backend" = ssh ] || skip "there is no link"
 	need inotifywait
 	back 20
-	mkdir "$mnt/d"
-	echo old >"$mnt/d/old"
+	mkdir "$mnt/late"
+	echo old >"$mnt/late/old"
 	"$ISTHMUS" sync "$mnt"
-	ls -l "$mnt/d"
-	inotifywait -q -m --format '%f %e' -o "$tmp/events" "$mnt/d" >/dev/null 2>&1 &
+	ls -l "$mnt/late"
+	inotifywait -q -m --format '%f %e' -o "$tmp/events" "$mnt/late" >/dev/null 2>&1 &
 	listener=$!
 	trap 'kill $listener' EXIT
 	wait_for 30 eval 'stat -f "$mnt" && "$ISTHMUS" status "$mnt" | grep -q "watch events .*1 director"'
 	echo stall >"$tmp/link"
-	echo new >"$mnt/d/new"
-	echo anew >"$mnt/d/old"
-	mkdir "$mnt/d/sub"
-	touch "$mnt/d/removed"
-	mv "$mnt/d/removed" "$mnt/d/moved"
+	echo new >"$mnt/late/new"
+	echo anew >"$mnt/late/old"
+	mkdir "$mnt/late/sub"
+	touch "$mnt/late/removed"
+	mv "$mnt/late/removed" "$mnt/late/moved"
 	sleep 8
 	cp "$tmp/events" "$tmp/before"
 	echo up >"$tmp/link"
@@ -269,7 +269,7 @@ test_what_arrives_late_is_no_news_of_others() {
 	sleep 2
 	! foreign || fail "our own changes are logged as those of others"
 	expect "" "$(diff "$tmp/before" "$tmp/events")"
-	echo theirs >"$backing/d/theirs"
+	echo theirs >"$backing/late/theirs"
 	wait_for 10 foreign
 	stop_daemon
 }
