@@ -1,6 +1,7 @@
 #include "ops/support/log_tools.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,6 +30,9 @@ static int format(struct buffer *line, const struct log_record *record,
 	return log_format_record(line, packed, &clock);
 }
 
+/* The lock is polled for a bounded time: many threads at once would keep one from it. */
+static pthread_mutex_t append_lock = PTHREAD_MUTEX_INITIALIZER;
+
 int log_tools_append(
 	const struct log_record *record, const char *const strings[LOG_STRINGS], uint64_t *ret_seq)
 {
@@ -39,8 +43,10 @@ int log_tools_append(
 	struct log_directory directory = {.fd = -1, .lock = -1};
 	struct log_segments *segments = NULL;
 	uint64_t last_seq = 0;
-	int r = path ? log_directory_open(&directory, path, LOG_TOOLS_RING ".lock") : -ENOMEM;
+	int r;
 
+	pthread_mutex_lock(&append_lock);
+	r = path ? log_directory_open(&directory, path, LOG_TOOLS_RING ".lock") : -ENOMEM;
 	if (r == 0)
 		r = log_segments_open(&directory, &options, &segments, &last_seq);
 	if (r == 0)
@@ -49,6 +55,7 @@ int log_tools_append(
 		r = log_segments_append(segments, &line, last_seq + 1, last_seq + 1);
 	log_segments_close(segments);
 	log_directory_close(&directory);
+	pthread_mutex_unlock(&append_lock);
 	if (r == 0)
 		*ret_seq = last_seq + 1;
 	return r;

@@ -337,6 +337,16 @@ def test_a_silent_call_shows_that_it_runs(root):
     server.close()
 
 
+def test_each_call_of_a_flood_is_in_the_log(root):
+    server = Mcp(root, "--yes")
+    for number in range(600):
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "true"}}, str(number)))
+    server.process.stdin.close()
+    results = [json.loads(line)["result"]["_meta"]["isthmus/result"] for line in server.process.stdout]
+    equal((600, 0), (len(results), len([result for result in results if not result.get("log")])), "calls, those without a record")
+    equal(0, server.process.wait(10 * PATIENCE), "end")
+
+
 def test_half_a_surrogate_pair_is_answered(root):
     server = Mcp(root, "--yes")
     for text in [b"\\ud83d", b"x\\uDC00y", b"\\ud83d\\ud83d\\ude00"]:
