@@ -241,23 +241,18 @@ static bool call_interrupted(void *user)
 	return tool_cancelled(user);
 }
 
-static int write_result(struct tool_call *call, struct work *work)
+static int write_planned(struct tool_call *call, struct work *work, char **backup)
 {
 	const struct files_root *root = &call->session->root;
-	cleanup_free char *backup = NULL;
-	cleanup_fd int lock = files_lock(root, work->path, call_interrupted, call);
-	int r = lock;
+	int r = 0;
 
-	if (r < 0)
-		return tool_fail_errno(call, r, "edit", work->path);
 	for (int i = 0; i < TRIES_MAX; i++) {
 		if (!is_as_planned(call, work) && make_plan(call, work) < 0)
 			return -1;
-		if (!backup && tool_flag(call, "create_backup")) {
-			r = files_backup(root, work->path, &backup);
+		if (!*backup && tool_flag(call, "create_backup")) {
+			r = files_backup(root, work->path, backup);
 			if (r < 0)
 				return tool_fail_errno(call, r, "make a backup of", work->path);
-			cJSON_AddStringToObject(call->data, "backup", backup);
 		}
 		r = files_write(root, work->path, work->plan.result.data, work->plan.result.size,
 			FILES_MUST_REPLACE, &work->status);
@@ -265,6 +260,23 @@ static int write_result(struct tool_call *call, struct work *work)
 			break;
 	}
 	return r < 0 ? tool_fail_errno(call, r, "edit", work->path) : 0;
+}
+
+static int write_result(struct tool_call *call, struct work *work)
+{
+	const struct files_root *root = &call->session->root;
+	cleanup_free char *backup = NULL;
+	cleanup_fd int lock = files_lock(root, work->path, call_interrupted, call);
+	int r;
+
+	if (lock < 0)
+		return tool_fail_errno(call, lock, "edit", work->path);
+	r = write_planned(call, work, &backup);
+	if (r < 0 && backup)
+		files_backup_undo(root, backup);
+	else if (backup)
+		cJSON_AddStringToObject(call->data, "backup", backup);
+	return r;
 }
 
 static void keep_whole_diff(struct tool_call *call, const struct buffer *diff)

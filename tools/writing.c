@@ -93,6 +93,10 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 		cJSON_AddStringToObject(call->data, "backup", backup);
 	}
 	r = files_write(root, path, content, strlen(content), flags, NULL);
+	if (r < 0 && backup) {
+		files_backup_undo(root, backup);
+		cJSON_DeleteItemFromObjectCaseSensitive(call->data, "backup");
+	}
 	return r < 0 ? fail_write(call, r, path) : 0;
 }
 

@@ -271,6 +271,26 @@ test_grep_looks_through_files_where_they_are() {
 	exec 5>&-
 }
 
+# moved_bytes: over the link, both ways.
+moved_bytes() {
+	echo $(($("$ISTHMUS" status --json "$mnt" | field bytes_received) + $("$ISTHMUS" status --json "$mnt" | field bytes_sent)))
+}
+
+test_a_backup_is_made_where_the_file_is() {
+	local before moved
+
+	need_far_end
+	head -c 4000000 /dev/urandom >"$backing/large"
+	cp "$backing/large" "$tmp/large"
+	before=$(moved_bytes)
+	tool edit_file large --content small >"$tmp/out" || fail "$(cat "$tmp/out")"
+	moved=$(($(moved_bytes) - before))
+	cmp "$tmp/large" "$backing/large.bak"
+	expect small "$(cat "$mnt/large")" content
+	echo "  $moved bytes for a backup of 4,000,000"
+	[ "$moved" -lt 500000 ] || fail "$moved bytes came over the link"
+}
+
 received_bytes() {
 	"$ISTHMUS" status --json "$mnt" | field bytes_received
 }

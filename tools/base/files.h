@@ -44,7 +44,7 @@ int files_open_parent(const struct files_root *root, const char *path, bool make
 /* The path that `path` leads to when its links are followed.  The caller frees it. */
 int files_real_path(const struct files_root *root, const char *path, char **ret_path);
 
-/* Reads a whole regular file; -EISDIR, -EFBIG past `limit_bytes`, -EINVAL for a device or
+/* Reads a whole regular file; -EISDIR, -EFBIG past `limit_bytes`, -ESPIPE for a device or
  * a pipe.  `ret_stat` may be NULL. */
 int files_read(const struct files_root *root, const char *path, size_t limit_bytes,
 	struct buffer *content, struct stat *ret_stat);
@@ -74,6 +74,9 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
 /* Copies `path` to a free name beside it: f.bak, f.bak.1, ...; mode and times are the
  * original's.  `*ret_backup` is its path; the caller frees it. */
 int files_backup(const struct files_root *root, const char *path, char **ret_backup);
+
+/* Removes one: nothing came of the change that it was for. */
+void files_backup_undo(const struct files_root *root, const char *backup);
 
 /* Up to three names in the directory of `path` that look like its last one; separated by
  * ", ", as paths below the root; only those that `may_name` lets pass.  The caller frees it; NULL:

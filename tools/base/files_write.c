@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -14,7 +15,7 @@
 #include "ops/support/rename.h"
 #include "tools/base/files.h"
 
-enum { XATTR_MAX_BYTES = 65536, BACKUPS_MAX = 1000 };
+enum { XATTR_MAX_BYTES = 65536, BACKUPS_MAX = 1000, COPY_BYTES = 64 << 20 };
 
 /* Where reading has moved the file's offset, too. */
 static int write_from_start(int fd, const void *content, size_t size)
@@ -433,43 +434,84 @@ static int backup_name(const struct files_root *root, const char *path, char **r
 	return -EEXIST;
 }
 
-static int set_metadata(const struct files_root *root, const char *path, const struct stat *status)
+/* Where the far end can copy, nothing comes over the link. */
+static int copy_content(int from, int to)
+{
+	ssize_t got;
+
+	do
+		got = copy_file_range(from, NULL, to, NULL, COPY_BYTES, 0);
+	while (got > 0 || (got < 0 && errno == EINTR));
+	if (got < 0 && errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
+		return -errno;
+	/* The rest, and what says that it is empty (procfs). */
+	do
+		got = sendfile(to, from, NULL, COPY_BYTES);
+	while (got > 0 || (got < 0 && errno == EINTR));
+	return got < 0 ? -errno : 0;
+}
+
+static int fill_backup(int from, const struct stat *status, int to)
 {
 	const struct timespec times[2] = {status->st_atim, status->st_mtim};
-	cleanup_fd int fd = files_open(root, path, O_RDONLY | O_NOFOLLOW, 0);
+	int r = copy_content(from, to);
 
-	if (fd < 0)
-		return fd;
-	if (fchmod(fd, status->st_mode & 07777) < 0 || futimens(fd, times) < 0)
+	if (r < 0)
+		return r;
+	if (fchmod(to, status->st_mode & 07777) < 0 || fsync(to) < 0 || futimens(to, times) < 0)
 		return -errno;
 	return 0;
 }
 
-int files_backup(const struct files_root *root, const char *path, char **ret_backup)
+static int backup_from(const struct files_root *root, const char *real, int from, char **ret_backup)
 {
-	struct buffer content cleanup_buffer = {0};
-	cleanup_free char *name = NULL, *real = NULL;
+	cleanup_free char *name = NULL;
+	cleanup_fd int directory = -1;
+	struct temporary t cleanup_temporary = {.fd = -1, .guardian_socket = -1}; /* is in it */
 	struct stat status;
+	char leaf[256];
 	int r;
 
-	r = files_real_path(root, path, &real);
-	if (r < 0)
-		return r;
-	r = files_read(root, real, SIZE_MAX - 1, &content, &status);
+	if (fstat(from, &status) < 0)
+		return -errno;
+	if (!S_ISREG(status.st_mode))
+		return S_ISDIR(status.st_mode) ? -EISDIR : -ESPIPE;
+	directory = files_open_parent(root, real, false, leaf);
+	if (directory < 0)
+		return directory;
+	r = temporary_make(&t, directory, 0600);
+	if (r == 0)
+		r = fill_backup(from, &status, t.fd);
 	if (r < 0)
 		return r;
 	do { /* Another process may take the free name first. */
 		free(steal_ptr(&name));
 		r = backup_name(root, real, &name);
-		if (r < 0)
-			return r;
-		r = files_write(root, name, content.data, content.size, FILES_MUST_CREATE, NULL);
+		if (r == 0)
+			r = temporary_rename(&t, path_name(name), true);
 	} while (r == -EEXIST);
+	if (r == 0)
+		*ret_backup = steal_ptr(&name);
+	return r;
+}
+
+int files_backup(const struct files_root *root, const char *path, char **ret_backup)
+{
+	cleanup_free char *real = NULL;
+	cleanup_fd int from = -1;
+	int r = files_real_path(root, path, &real);
+
 	if (r < 0)
 		return r;
-	r = set_metadata(root, name, &status);
-	if (r < 0)
-		return r;
-	*ret_backup = steal_ptr(&name);
-	return 0;
+	from = files_open(root, real, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+	return from < 0 ? from : backup_from(root, real, from, ret_backup);
+}
+
+void files_backup_undo(const struct files_root *root, const char *backup)
+{
+	char name[256];
+	cleanup_fd int directory = files_open_parent(root, backup, false, name);
+
+	if (directory >= 0)
+		unlinkat(directory, name, 0);
 }
