@@ -96,7 +96,8 @@ struct grep {
 	uint64_t matching_files;
 	uint64_t streamed; /* matches that went to the sink */
 	uint64_t too_hard, too_large, unreadable;
-	char *away; /* NULL, or what is to be said of a link that is not there */
+	int read_error; /* of the last file that could not be read: -errno */
+	char *away;     /* NULL, or what is to be said of a link that is not there */
 };
 
 static bool stopped(void *user)
@@ -296,8 +297,9 @@ static int take_found(struct grep *grep, struct file_search *search, unsigned fl
 	pthread_mutex_lock(&grep->lock);
 	grep->too_hard += !!(flags & SEARCH_TOO_HARD);
 	grep->too_large += !!(flags & SEARCH_TOO_LARGE);
-	if (r == -EIO || r == -EACCES || r == -EISDIR || r == -EINVAL) {
+	if (r < 0 && r != -ENOMEM && r != -EINTR) {
 		grep->unreadable++;
+		grep->read_error = r;
 		r = 0;
 	}
 	if (search->found && (r == 0 || r == -EINTR)) {
@@ -445,6 +447,8 @@ static int search_one(struct grep *grep, const char *path, int fd)
 
 	if (tool_cancelled(grep->call))
 		r = -ECANCELED;
+	if (r == 0)
+		r = grep->read_error;
 	if (r < 0 && r != -EINTR)
 		return tool_fail_errno(grep->call, r, "search", path);
 	if (binary && !grep->matches)

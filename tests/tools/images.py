@@ -160,6 +160,7 @@ def test_the_way_up_of_a_photo_stays(root):
 def test_broken_ones(root):
     whole = red_and_blue(3000, 300)
     for name, data in [("cut.png", whole[:len(whole) // 2]), ("head.png", whole[:40]), ("rest.png", whole[:60] + os.urandom(900)),
+                       ("small.png", red_and_blue(300, 30)[:-20]), ("small.gif", gif(160, 4)[:90]),
                        ("none.png", whole[:16] + b"\0" * 8 + whole[24:]), ("huge.png", whole[:16] + b"\xff" * 8 + whole[24:]),
                        ("cut.jpg", jpeg(3000, 300)[:40]), ("cut.gif", gif(1600, 4)[:900]), ("cut.webp", webp(3000, 300)[:24]),
                        ("rest.webp", webp(3000, 300)[:25] + os.urandom(300))]:

@@ -1,4 +1,5 @@
 """Odd arguments and odd files: nothing is cut off in silence, and the answer says what is the matter."""
+import json
 import os
 import subprocess
 
@@ -55,6 +56,47 @@ def test_files_that_are_none(root):
     says(run("read", {"path": "link"}, root), "NOT_FOUND", "link (a symbolic link that leads nowhere)")
     put(root, b"caf\xe9.txt", b"x\n")
     says(run("read", {"path": "caf\ufffd.txt"}, root), "NOT_FOUND", "bytes are not UTF-8: bash reaches it with a pattern")
+
+
+def test_a_failure_that_is_no_link(_):
+    error = run("edit", {"path": "version", "edits": [{"old_text": "Linux", "new_text": "x"}]}, "/proc")["error"]
+    check("symbolic link" not in error["message"], error)
+
+
+def test_a_file_that_cannot_be_read_ends_no_search(root):
+    equal("OK", code(run("grep", {"pattern": "MemTotal", "timeout_s": 3}, "/proc")), "what root may open in /proc cannot all be read")
+    says(run("grep", {"pattern": "x", "path": "self/mem"}, "/proc"), "IO_ERROR", 'Cannot search "self/mem"')
+
+
+def test_a_backup_needs_no_memory(root):
+    with open(root + "/sparse", "wb") as file:
+        file.truncate(150 << 20)
+    done = subprocess.run(["sh", "-c", 'ulimit -v 150000; exec "$@"', "sh", PROGRAM, "tool", "edit_file", "sparse", "small", "--root", root],
+                          capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    equal((0, {"sparse": 5, "sparse.bak": 150 << 20}), (done.returncode, {name: os.path.getsize(root + "/" + name) for name in os.listdir(root)}), done.stderr)
+
+
+def test_a_root_that_is_gone(root):
+    os.mkdir(root + "/r")
+    server = Mcp(root + "/r")
+    check("moved, removed" not in server.call("read", {"path": "x"})["content"][0]["text"], "it is there")
+    os.rename(root + "/r", root + "/s")
+    for again in False, True:
+        text = server.call("read", {"path": "x"})["content"][0]["text"]
+        check("was moved, removed or replaced. Ask the user" in text, text)
+        if not again:
+            os.mkdir(root + "/r")
+    server.close()
+
+
+def test_a_failed_change_leaves_no_backup(root):
+    put(root, b"f", b"old\n")
+    for tool, arguments in [("edit_file", {"content": "x" * 20000}),
+                            ("edit", {"create_backup": True, "edits": [{"old_text": "old", "new_text": "x" * 20000}]})]:
+        done = subprocess.run(["sh", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$@"', "sh", PROGRAM, "tool", tool, "--root", root, "--output", "json",
+                               "--json", "-"], input=json.dumps(dict(arguments, path="f")).encode(), capture_output=True, check=False)
+        check(done.returncode != 0 and b"backup" not in done.stdout, done.stdout)
+        equal(["f"], os.listdir(root), tool)
 
 
 def test_text_in_utf16(root):

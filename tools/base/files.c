@@ -399,9 +399,11 @@ static void keep_nearest(struct near near[NEAR_MAX], const char *name, unsigned 
 	near[i].distance = distance;
 }
 
-static const char *near_remark(const char *name, const char *wanted)
+static const char *near_remark(int directory, const char *name)
 {
-	if (strcmp(name, wanted) == 0)
+	struct stat status;
+
+	if (fstatat(directory, name, &status, 0) < 0 && errno == ENOENT)
 		return " (a symbolic link that leads nowhere)";
 	return utf8_is_clean(name, strlen(name))
 		       ? ""
@@ -449,6 +451,6 @@ char *files_near_names(const struct files_root *root, const char *path,
 	}
 	for (size_t i = 0; i < NEAR_MAX && near[i].distance < limit; i++)
 		buffer_printf(&list, "%s%s%s%s%s", i ? ", " : "", parent, *parent ? "/" : "",
-			near[i].name, near_remark(near[i].name, wanted));
+			near[i].name, near_remark(dirfd(directory), near[i].name));
 	return list.size ? buffer_steal_string(&list) : NULL;
 }

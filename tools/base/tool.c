@@ -125,6 +125,17 @@ static enum tool_error_code see_reach(
 	return TOOL_NOT_CONNECTED;
 }
 
+static bool root_is_gone(const struct files_root *root)
+{
+	struct stat open, named;
+
+	if (fstat(root->fd, &open) < 0)
+		return false;
+	if (stat(root->path, &named) < 0)
+		return errno == ENOENT;
+	return open.st_dev != named.st_dev || open.st_ino != named.st_ino;
+}
+
 static int fail(struct tool_call *call, enum tool_error_code code, const char *next_step,
 	struct buffer *message)
 {
@@ -136,6 +147,12 @@ static int fail(struct tool_call *call, enum tool_error_code code, const char *n
 	call->code = code = see_reach(call->session, code, message);
 	info = tool_error_info(code);
 	call->recoverable = info->recoverable;
+	if (code == TOOL_NOT_FOUND && root_is_gone(&call->session->root)) {
+		buffer_printf(message, " The root directory \"%s\" was moved, removed or replaced.",
+			call->session->root.path);
+		next_step = "Ask the user to start the tools again where it is now.";
+		call->recoverable = false;
+	}
 	utf8_append_clean(&clean, message->data, message->size);
 	call->message = buffer_steal_string(&clean);
 	if (!next_step)

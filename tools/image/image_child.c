@@ -194,6 +194,18 @@ static int answer(const struct image_head *head, const WebPPicture *picture,
 			 : write_all(STDOUT_FILENO, out->bytes, out->size);
 }
 
+/* It stays as it is.  Who takes it ends the conversation for one that is broken.  Not of JPEG,
+ * which is shown as far as it goes, and has colours that are not decoded here. */
+static int say_as_is(const struct image_head *head, const uint8_t *data, size_t size)
+{
+	struct image_pixels pixels = {0};
+	int r = 0;
+
+	if (head->kind != IMAGE_JPEG)
+		r = image_decode(head, data, size, head->width, head->height, &pixels);
+	return r < 0 ? r : say(head, 0, 0, head->kind);
+}
+
 static int convert(const uint8_t *data, size_t size)
 {
 	struct image_pixels pixels = {0};
@@ -207,7 +219,7 @@ static int convert(const uint8_t *data, size_t size)
 		return r;
 	fit(&head, &width, &height);
 	if (width == head.width && height == head.height && size <= IMAGE_MAX_BYTES)
-		return say(&head, 0, 0, head.kind);
+		return say_as_is(&head, data, size);
 	if ((int64_t)head.width * head.height > IMAGE_PIXELS_MAX) {
 		r = say(&head, 0, 0, head.kind);
 		return r < 0 ? r : -EFBIG;
