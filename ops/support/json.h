@@ -16,3 +16,7 @@ long long json_integer(const cJSON *object, const char *name); /* 0: no such num
 /* True when a string in `text` (valid JSON) has an escaped NUL: cJSON would end the string there.
  */
 bool json_has_escaped_nul(const char *text, size_t size);
+
+/* Replaces in JSON text what cJSON cuts off or refuses, escaped NULs and halves of surrogate pairs
+ * that stand alone, by \ufffd, in place.  True: there was one. */
+bool json_replace_escapes(char *text, size_t size);

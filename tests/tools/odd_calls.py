@@ -99,6 +99,28 @@ def test_a_failed_change_leaves_no_backup(root):
         equal(["f"], os.listdir(root), tool)
 
 
+SAYS = b"""#!/usr/bin/env python3
+import json, os, sys
+if os.environ["TOOLBOX_ACTION"] == "describe":
+    print('{"protocol": "isthmus-tool/1", "tools": [{"name": "says", "parameters": {"type": "object", "properties": {"content": {"type": "string"}}}}]}')
+    sys.exit()
+call = json.loads(sys.stdin.readline())
+print('{"type": "result", "id": "%s", "content": %s}' % (call["id"], call["params"]["content"]), flush=True)
+"""
+
+
+def test_results_that_are_odd(root):
+    put(root, b"says", SAYS)
+    os.chmod(root + "/says", 0o755)
+    for content, want in [(r'"a\u0000b"', "a\ufffdb"), (r'"a\ud800b"', "a\ufffdb"), ("null", ""),
+                          ("5", "[The content of the result was left out: it is neither a string nor a list of blocks.]\n"),
+                          ('[{"type": "audio", "data": "x"}]', "[A block of type audio was left out.]\n"),
+                          ('[{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}]', "[An image that is not valid was left out.]\n"),
+                          ('[{"type": "image", "data": "aGVsbG8=", "mimeType": "text/html"}]', "[An image that is not valid was left out.]\n")]:
+        result = run("says", {"content": content}, root, "--tool", root + "/says")
+        equal(want, result.get("data", {}).get("text"), content)
+
+
 def test_text_in_utf16(root):
     for encoding in "utf-16-le", "utf-16-be":
         put(root, b"wide", "\ufeffhello\n".encode(encoding))

@@ -135,8 +135,10 @@ static void take_line(struct custom_lines *lines, const char *text, size_t size)
 	struct buffer clean cleanup_buffer = {0};
 	cJSON *message = NULL;
 
-	if (utf8_append_clean(&clean, text, size) == 0)
+	if (size && utf8_append_clean(&clean, text, size) == 0) {
+		json_replace_escapes((char *)clean.data, clean.size);
 		message = cJSON_ParseWithLength((const char *)clean.data, clean.size);
+	}
 	if (cJSON_IsObject(message)) {
 		if (custom_bus_take(lines, message))
 			cJSON_Delete(message);

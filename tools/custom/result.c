@@ -8,28 +8,39 @@
 #include "ops/support/utf8.h"
 #include "tools/base/output_file.h"
 #include "tools/custom/internal.h"
+#include "tools/image/image.h"
+
+static int decode_base64(const char *data, struct buffer *bytes)
+{
+	size_t size = data ? strlen(data) : 0;
+	struct base64_decode_ctx decoder;
+
+	if (!size || size % 4 || size > CUSTOM_LINE_MAX_BYTES)
+		return -EINVAL;
+	if (buffer_reserve(bytes, size + 1) < 0)
+		return -ENOMEM;
+	base64_decode_init(&decoder);
+	return base64_decode_update(&decoder, &bytes->size, bytes->data, size, data) &&
+			       base64_decode_final(&decoder) && bytes->size
+		       ? 0
+		       : -EINVAL;
+}
 
 /* The first image stands beside the text; an answer has room for one. */
 static int take_image(struct tool_call *call, const cJSON *block, struct buffer *text)
 {
-	const char *data = json_text(block, "data"), *type = json_text(block, "mimeType");
-	size_t size = data ? strlen(data) : 0, decoded = 0;
-	struct base64_decode_ctx decoder;
+	const char *type = json_text(block, "mimeType");
+	struct buffer bytes cleanup_buffer = {0};
+	int r = decode_base64(json_text(block, "data"), &bytes);
 
-	if (!type || size % 4 || size > CUSTOM_LINE_MAX_BYTES)
-		return buffer_append_string(text, "[An image that is not valid was left out.]\n");
-	if (call->image.mime_type)
-		return buffer_printf(text, "[One more image (%s) was left out.]\n", type);
-	if (buffer_reserve(&call->image.bytes, size + 1) < 0)
-		return -ENOMEM;
-	base64_decode_init(&decoder);
-	if (!size ||
-		!base64_decode_update(&decoder, &decoded, call->image.bytes.data, size, data) ||
-		!base64_decode_final(&decoder) || !decoded)
-		return buffer_append_string(text, "[An image that is not valid was left out.]\n");
-	call->image.bytes.size = decoded;
-	call->image.mime_type = strdup(type);
-	return 0;
+	if (r == 0 && call->image.mime_type)
+		return buffer_printf(
+			text, "[One more image (%s) was left out.]\n", type ? type : "no type");
+	if (r == 0)
+		r = image_add(call, type, &bytes);
+	return r == -EINVAL
+		       ? buffer_append_string(text, "[An image that is not valid was left out.]\n")
+		       : r;
 }
 
 static int join_text(struct tool_call *call, const cJSON *content, struct buffer *text)
@@ -39,6 +50,10 @@ static int join_text(struct tool_call *call, const cJSON *content, struct buffer
 
 	if (cJSON_IsString(content))
 		return utf8_append_clean(text, content->valuestring, strlen(content->valuestring));
+	if (content && !cJSON_IsNull(content) && !cJSON_IsArray(content))
+		return buffer_append_string(text,
+			"[The content of the result was left out: it is neither a string nor a "
+			"list of blocks.]\n");
 	cJSON_ArrayForEach(block, content)
 	{
 		const char *type = json_text(block, "type"), *words = json_text(block, "text");
@@ -49,6 +64,9 @@ static int join_text(struct tool_call *call, const cJSON *content, struct buffer
 			r = utf8_append_clean(text, words, strlen(words));
 		else if (r == 0 && type && strcmp(type, "image") == 0)
 			r = take_image(call, block, text);
+		else if (r == 0 && !words)
+			r = buffer_printf(
+				text, "[A block of type %s was left out.]\n", type ? type : "none");
 	}
 	return r;
 }

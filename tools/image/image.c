@@ -26,14 +26,23 @@ bool image_is_shown(const char *mime_type)
 	return false;
 }
 
-static int show(struct tool_call *call, const char *name, const char *type, struct buffer *bytes,
-	const char *words)
+static int put(struct tool_call *call, const char *type, struct buffer *bytes)
 {
 	call->image.mime_type = strdup(type);
 	if (!call->image.mime_type)
-		return tool_fail_errno(call, -ENOMEM, "read", name);
+		return -ENOMEM;
 	call->image.bytes = *bytes;
 	*bytes = (struct buffer){0};
+	return 0;
+}
+
+static int show(struct tool_call *call, const char *name, const char *type, struct buffer *bytes,
+	const char *words)
+{
+	int r = put(call, type, bytes);
+
+	if (r < 0)
+		return tool_fail_errno(call, r, "read", name);
 	return tool_text(call, "[Image %s, %s]", name, words);
 }
 
@@ -123,6 +132,18 @@ int image_show(
 	return show(call, name, answer.type, &output, words);
 }
 
+int image_add(struct tool_call *call, const char *mime_type, struct buffer *bytes)
+{
+	struct buffer output cleanup_buffer = {0};
+	struct answer answer = {0};
+
+	if (!image_is_shown(mime_type) || bytes->size > IMAGE_INPUT_MAX_BYTES ||
+		ask_child(call, bytes, &answer, &output) != 0)
+		return -EINVAL;
+	/* By its content: tools get the type wrong. */
+	return put(call, answer.type, answer.shown_width ? &output : bytes);
+}
+
 #else
 
 int image_show(
@@ -136,6 +157,13 @@ int image_show(
 			name, text_size(bytes->size, size));
 	snprintf(words, sizeof(words), "%s, %s", mime_type, text_size(bytes->size, size));
 	return show(call, name, mime_type, bytes, words);
+}
+
+int image_add(struct tool_call *call, const char *mime_type, struct buffer *bytes)
+{
+	return image_is_shown(mime_type) && bytes->size <= IMAGE_MAX_BYTES
+		       ? put(call, mime_type, bytes)
+		       : -EINVAL;
 }
 
 #endif

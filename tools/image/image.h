@@ -28,6 +28,10 @@ bool image_is_shown(const char *mime_type);
 int image_show(
 	struct tool_call *call, const char *name, const char *mime_type, struct buffer *bytes);
 
+/* The same for one beside other output: says nothing.  0; -EINVAL: models would not take it,
+ * `bytes` are freed by the caller; -ENOMEM. */
+int image_add(struct tool_call *call, const char *mime_type, struct buffer *bytes);
+
 /* The limited child's main(); it does not return once it has looked at a picture. */
 int image_command(int argc, char **argv);
 

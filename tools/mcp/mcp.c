@@ -421,8 +421,7 @@ static bool refuse_lone_surrogate(struct mcp_server *server, const char *text, s
 	cleanup_free char *copy = strndup(text, size), *id = NULL;
 	struct syntax_error error;
 
-	if (!copy || !mcp_replace_lone_surrogates(copy, size) ||
-		syntax_json(copy, size, 0, &error) != 0)
+	if (!copy || !json_replace_escapes(copy, size) || syntax_json(copy, size, 0, &error) != 0)
 		return false;
 	id = mcp_raw_member(copy, size, "id");
 	if (!id || (*id != '"' && !strchr("-0123456789", *id)))

@@ -144,9 +144,6 @@ void mcp_batch_done(struct mcp_server *server, struct mcp_batch *batch);
  * the caller frees; NULL: there is none. */
 char *mcp_raw_member(const char *text, size_t size, const char *name);
 
-/* Replaces halves of surrogate pairs that stand alone by \ufffd, in place.  True: there was one. */
-bool mcp_replace_lone_surrogates(char *text, size_t size);
-
 /* ---- mcp_tools.c: tools/list and tools/call ------------------------------------------- */
 
 void mcp_list_tools(struct mcp_request *request);
