@@ -10,6 +10,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
+#include "ops/read_first.h"
 #include "ops/support/path.h"
 #include "ops/workspace.h"
 #include "ops/workspace_search.h"
@@ -18,14 +19,9 @@ enum {
 	FILES_MAX = 256,                   /* files that are looked through together ... */
 	DIRECTORIES_MAX = 64,              /* ... in so many directories */
 	IGNORE_FILE_MAX_BYTES = 256 << 10, /* larger ones are passed over */
-	FIRST_FILE_MAX_BYTES = 16 << 10,   /* of those that are read first: each ... */
-	FIRST_TOTAL_MAX_BYTES = 1 << 20,   /* ... and all in a scan */
+	FIRST_TOTAL_MAX_BYTES = 1 << 20,   /* of those that are read first in a scan */
 	CONTENT_COST_BYTES = 256,          /* of the content of an empty file: calls, and memory */
 };
-
-/* Of a repository's own files, those are reported that have patterns, or say where there are more.
- */
-enum git_part { NOT_GIT, IN_GIT, IN_GIT_INFO };
 
 struct pending_directory {
 	struct pending_directory *next;
@@ -33,6 +29,7 @@ struct pending_directory {
 	unsigned uses;                    /* one until it was visited, and those in it */
 	struct ignore *ignore;            /* the lists above it; NULL: none */
 	bool is_ignored;
+	bool is_first; /* it is looked into first: no bound of depth, and of twice the entries */
 	struct object_id id;
 	struct attributes attributes;
 	uint64_t at; /* position of the look at it */
@@ -54,10 +51,10 @@ struct visit {
 	struct pending_directory *directory;
 	struct dir_entry entry;
 	struct child *children, **last_child;
-	uint64_t at;            /* position of the look at these */
-	struct ignore *ignore;  /* the lists for them ... */
-	enum git_part git_part; /* ... and whether the directory is a repository's own */
-	char path[];            /* from the root of the workspace */
+	uint64_t at;           /* position of the look at these */
+	struct ignore *ignore; /* the lists for them */
+	enum git_part git_part;
+	char path[]; /* from the root of the workspace */
 };
 
 /* How far the walk has come: what is in front of `child` of that visit; NULL: all of it. */
@@ -240,38 +237,7 @@ static const void *read_whole(struct walk *walk, const struct object_ref *object
 	return got == (ssize_t)size ? walk->content.data : NULL;
 }
 
-bool scan_is_read_first(const char *name)
-{
-	static const char *const names[] = {".gitignore", ".gitattributes", ".gitmodules",
-		".editorconfig", ".ignore", ".rgignore", ".clang-format", ".npmrc", ".nvmrc",
-		".prettierrc", ".eslintrc.json", "package.json", "tsconfig.json", "Makefile",
-		"makefile", "GNUmakefile", "Makefile.am", "Makefile.in", "Kbuild", "Kconfig",
-		"CMakeLists.txt", "meson.build", "meson_options.txt", "BUILD", "BUILD.bazel",
-		"Cargo.toml", "go.mod", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini",
-		"pom.xml", "build.gradle", "composer.json", "Gemfile", "AGENTS.md", "CLAUDE.md"};
-	const char *dot = strrchr(name, '.');
-
-	if (dot && strcmp(dot, ".mk") == 0)
-		return true;
-	for (size_t i = 0; i < array_size(names); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
 /* ---- What git ignores ------------------------------------------------------------------ */
-
-static enum git_part git_part_of(const char *directory)
-{
-	size_t length = path_parent_length(directory);
-	const char *name = path_name(directory);
-
-	if (strcmp(name, ".git") == 0)
-		return IN_GIT;
-	if (strcmp(name, "info") != 0 || length < 4 || strncmp(directory + length - 4, ".git", 4))
-		return NOT_GIT;
-	return length == 4 || directory[length - 5] == '/' ? IN_GIT_INFO : NOT_GIT;
-}
 
 /* Puts the patterns of a directory's file in front of `*chain`. */
 static int add_list(
@@ -300,7 +266,6 @@ static int enter(struct walk *walk, struct visit *visit)
 
 	if (!(walk->request->flags & SCAN_NOT_IGNORED))
 		return 0;
-	visit->git_part = git_part_of(visit->path);
 	for (const struct child *child = visit->children; child; child = child->next) {
 		if (strcmp(child->name, ".gitignore") == 0)
 			list = child;
@@ -337,11 +302,13 @@ static int enter_above(struct walk *walk)
 	return r;
 }
 
-static bool has_patterns(enum git_part progress, const char *name)
+/* Of a repository's own files, those are reported that have patterns, or say where there are more.
+ */
+static bool has_patterns(enum git_part part, const char *name)
 {
-	return strcmp(name, progress == NOT_GIT  ? ".gitignore"
-			    : progress == IN_GIT ? "config"
-						 : "exclude") == 0;
+	return strcmp(name, part == IN_GIT        ? "config"
+			    : part == IN_GIT_INFO ? "exclude"
+						  : ".gitignore") == 0;
 }
 
 static bool is_ignored(
@@ -351,7 +318,7 @@ static bool is_ignored(
 
 	if (!(walk->request->flags & SCAN_NOT_IGNORED))
 		return false;
-	if (visit->git_part != NOT_GIT)
+	if (visit->git_part == IN_GIT || visit->git_part == IN_GIT_INFO)
 		return !is_directory || visit->git_part != IN_GIT || strcmp(name, "info") != 0;
 	if (strcmp(name, ".git") == 0)
 		return !is_directory;
@@ -360,9 +327,15 @@ static bool is_ignored(
 
 /* ---- Reading directories ------------------------------------------------------------------- */
 
-static bool is_full(const struct walk *walk)
+/* What is looked into first may come on top, but not without a bound. */
+static bool is_too_much(const struct walk *walk, const struct pending_directory *directory)
 {
-	return walk->request->entries_max && walk->entries >= walk->request->entries_max;
+	const struct scan_request *request = walk->request;
+	uint64_t entries = directory->is_first ? walk->entries / 2 : walk->entries;
+
+	return (request->entries_max && entries >= request->entries_max) ||
+	       (request->depth_max && directory->depth >= request->depth_max &&
+		       !directory->is_first);
 }
 
 /* It is mounted in itself.  A copy of a mount lacks what is mounted in it: by that way the same
@@ -380,10 +353,9 @@ static bool is_left_out(const struct walk *walk, const struct pending_directory 
 {
 	const struct scan_request *request = walk->request;
 
-	return (request->depth_max && directory->depth >= request->depth_max) ||
-	       directory->is_ignored ||
+	return is_too_much(walk, directory) || directory->is_ignored ||
 	       ((request->flags & SCAN_NOT_HIDDEN) && *path_name(directory->path) == '.') ||
-	       is_full(walk) || is_in_itself(directory);
+	       is_in_itself(directory);
 }
 
 /* What it says of itself is known once it has been read: whether it is watched, and complete. */
@@ -425,6 +397,7 @@ static struct visit *visit_new(struct walk *walk, struct pending_directory *dire
 			.attributes = directory->attributes,
 			.at = directory->at}};
 	memcpy(visit->path, path, size);
+	visit->git_part = git_part_of(path);
 	visit->last_child = &visit->children;
 	return visit;
 }
@@ -486,6 +459,8 @@ static int take_directory(struct walk *walk, struct visit *visit, const struct c
 	if (!directory)
 		return -ENOMEM;
 	directory->is_ignored = child->is_ignored;
+	directory->is_first = (walk->request->flags & SCAN_READ_FIRST) &&
+			      is_looked_into_first(visit->git_part, child->name);
 	push_directory(walk, directory, visit->ignore);
 	return 0;
 }
@@ -539,12 +514,12 @@ static int fill(struct walk *walk, struct batch *batch)
 
 /* ---- Telling -------------------------------------------------------------------------------- */
 
-static bool is_brought_first(const struct walk *walk, const struct child *child)
+static bool is_brought_first(const struct walk *walk, enum git_part part, const struct child *child)
 {
 	uint64_t size = child->attributes.size_bytes;
 
-	return (walk->request->flags & SCAN_READ_FIRST) && size <= FIRST_FILE_MAX_BYTES &&
-	       walk->first_bytes + size <= FIRST_TOTAL_MAX_BYTES && scan_is_read_first(child->name);
+	return (walk->request->flags & SCAN_READ_FIRST) && is_read_first(part, child->name, size) &&
+	       walk->first_bytes + size + CONTENT_COST_BYTES <= FIRST_TOTAL_MAX_BYTES;
 }
 
 static bool wants_content(
@@ -557,7 +532,7 @@ static bool wants_content(
 		return false;
 	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(git_part, child->name))
 		return size <= IGNORE_FILE_MAX_BYTES;
-	if (is_brought_first(walk, child))
+	if (is_brought_first(walk, git_part, child))
 		return true;
 	return (request->flags & SCAN_CONTENT) && size <= request->content_max_bytes &&
 	       (!request->content_total_bytes || walk->content_bytes + size + CONTENT_COST_BYTES <=
@@ -590,8 +565,8 @@ static int tell_child(struct walk *walk, const struct visit *visit, const struct
 		entry.content = read_whole(walk, &object, attributes->size_bytes);
 	if (entry.content) {
 		entry.content_size = attributes->size_bytes;
-		if (is_brought_first(walk, child))
-			walk->first_bytes += attributes->size_bytes;
+		if (is_brought_first(walk, visit->git_part, child))
+			walk->first_bytes += attributes->size_bytes + CONTENT_COST_BYTES;
 		else
 			walk->content_bytes += attributes->size_bytes + CONTENT_COST_BYTES;
 	}

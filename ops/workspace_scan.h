@@ -13,6 +13,3 @@ struct workspace;
 int workspace_scan_by_walking(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *directory, const struct scan_request *request, dir_entry_sink sink,
 	void *user);
-
-/* True for names of files that Git, editors and build tools read first. */
-bool scan_is_read_first(const char *name);

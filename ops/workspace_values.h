@@ -177,9 +177,10 @@ enum scan_flags {
 	 * -EOPNOTSUPP: the far end is too old. */
 	SCAN_NOT_IGNORED = 1 << 4,
 
-	/* Bring the content of a few small files that programs read first, by their names
-	 * (scan_is_read_first()): .gitignore, Makefile, package.json ... A far end that is too old
-	 * brings none. */
+	/* Bring the content of a few small files that programs read first (ops/read_first.h):
+	 * .gitignore, Makefile, package.json, .git/HEAD ...; and, whatever the bounds, list the few
+	 * directories that git looks into first (.git/refs, .git/objects/pack ...), if .git is
+	 * listed.  A far end that is too old does neither. */
 	SCAN_READ_FIRST = 1 << 6, /* 1 << 5 and 1 << 7 are taken, on the wire */
 };
 

@@ -84,6 +84,12 @@ static void renew_stats(void *user)
 	cached_leave(c);
 }
 
+void cached_renew_stats(struct cached *c)
+{
+	if (!c->stats_come)
+		c->stats_come = worker_pool_submit(&c->scanners, renew_stats, c);
+}
+
 /* find(1), rm(1) and others call statfs once per run: hence the cache. */
 int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *ret_stats)
 {
@@ -96,8 +102,8 @@ int cached_statfs(struct op_context *ctx, struct workspace *w, struct fs_stats *
 	ctx->served.from_cache = c->stats_ms && age_ms < max_ms;
 	if (ctx->served.from_cache)
 		*ret_stats = c->stats;
-	if (ctx->served.from_cache && age_ms >= STATS_MS && !c->stats_come)
-		c->stats_come = worker_pool_submit(&c->scanners, renew_stats, c);
+	if (ctx->served.from_cache && age_ms >= STATS_MS)
+		cached_renew_stats(c);
 	cached_leave(c);
 	return ctx->served.from_cache ? 0 : ask_stats(c, ctx, ret_stats);
 }

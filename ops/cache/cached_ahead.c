@@ -2,11 +2,12 @@
 #include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/read_first.h"
 #include "ops/support/path.h"
-#include "ops/workspace_scan.h"
 
 enum {
 	PREFETCH_CONTENT_MAX_BYTES = 64 << 20,
@@ -179,6 +180,14 @@ static bool is_hidden(const char *path, size_t length)
 	return path[length] == '.';
 }
 
+static bool is_first(const char *path, const struct attributes *attributes)
+{
+	cleanup_free char *directory = strndup(path, path_parent_length(path));
+
+	return directory &&
+	       is_read_first(git_part_of(directory), path_name(path), attributes->size_bytes);
+}
+
 /* Starts a prefetch of the highest directory above the file in which callers missed content in
  * several subdirectories and whose missing content is within the bound.  The first file that is
  * read, and files in hidden directories, are no evidence for the directories above.  True: wait for
@@ -194,7 +203,7 @@ static bool consider_content(struct cached *c, const char *path, const struct fo
 	struct directory *d;
 	struct missing missing;
 
-	if (scan_is_read_first(path_name(path)))
+	if (is_first(path, attributes))
 		return false;
 	for (int depth = 0; depth < DEPTH_MAX; depth++) {
 		uint64_t evidence, max;

@@ -534,6 +534,9 @@ int cached_await_content(struct cached *c, struct op_context *ctx, const char *p
 void cached_own_directory(struct cached *c, const struct tree_look *look, const char *path,
 	const struct object_id *id);
 
+/* Has the workspace asked how full it is: nobody waits for the answer. */
+void cached_renew_stats(struct cached *c);
+
 /* A fact about an entry with this name was learnt: wakes the callers that wait for one. */
 void cached_wake(struct cached *c, const char *name);
 

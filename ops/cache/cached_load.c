@@ -78,6 +78,9 @@ int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 			cached_consider_names(c, id, listing);
 		note_loaded(c, id, listing, 0);
 	}
+	/* find(1) and others call statfs next. */
+	if (!*path && !c->stats_ms)
+		cached_renew_stats(c);
 	LIST_INSERT_HEAD(&c->loads, &load, link);
 	r = cached_run_scan(c, ctx, path, &request, NULL, NULL, &told);
 	LIST_REMOVE(&load, link);

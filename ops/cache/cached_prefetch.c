@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
@@ -11,6 +12,9 @@
 enum {
 	PREFETCH_REPEAT_MS = 30000, /* the same prefetch does not start again sooner */
 	PREFETCHES_MAX = 4,
+	WALK_BRANCHES = 2,      /* loads in so many branches of a directory are a walk; ... */
+	GIT_WALK_BRANCHES = 4,  /* ... in .git: most git commands read two objects */
+	GIT_ENTRIES_MAX = 2000, /* .git of a small repository has fewer names */
 };
 
 static bool stops(struct op_context *ctx)
@@ -160,17 +164,33 @@ bool cached_climb(const struct cached *c, struct object_id *id)
 
 /* Whether the names below the directory are worth a scan: the last one is long enough ago, or it
  * left out names that callers now want. */
-static bool wants_names(
-	const struct cached *c, const struct directory *d, const struct object_id *id, bool listing)
+static bool wants_names(const struct cached *c, const struct directory *d,
+	const struct object_id *id, const char *path, bool listing)
 {
-	if (cached_is_due(c, id, d->names_wanted_ms))
-		return d->branches >= 2 || listing;
-	return d->names_partial && d->branches >= 2;
+	bool walks = d->branches >= (is_in_git(path) ? GIT_WALK_BRANCHES : WALK_BRANCHES);
+
+	return cached_is_due(c, id, d->names_wanted_ms) ? walks || listing
+							: walks && d->names_partial;
+}
+
+/* A caller that lists a whole tree gets to its repository as well: scans for the names in a small
+ * one, after the scans that callers wait for. */
+static void fetch_git_names(struct cached *c, const char *directory)
+{
+	static const struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_GUESS, .entries_max = GIT_ENTRIES_MAX};
+	cleanup_free char *path = path_join(directory, ".git");
+	struct found found = {0};
+
+	if (path)
+		found = cached_find(c, path);
+	if (found.id.inode && tree_type(c->tree, &found.id) == S_IFDIR)
+		cached_start_prefetch(c, path, &request, 0);
 }
 
 /* Scans for the names below `top`: without those that git ignores, but with the content of the
  * .gitignore files; or for `all` names, if that was not enough. */
-static void fetch_names(struct cached *c, const struct object_id *top, bool all)
+static void fetch_names(struct cached *c, const struct object_id *top, bool all, bool listing)
 {
 	struct scan_request request = {
 		.flags = SCAN_WATCH | SCAN_READ_FIRST, .entries_max = PREFETCH_ENTRIES_MAX};
@@ -186,6 +206,8 @@ static void fetch_names(struct cached *c, const struct object_id *top, bool all)
 	d->branches = 0;
 	d->last_branch = 0;
 	cached_start_prefetch(c, path, &request, 0);
+	if (listing && d->names_partial)
+		fetch_git_names(c, path);
 }
 
 /* Removes the last name of a path. */
@@ -203,6 +225,7 @@ void cached_consider_names(struct cached *c, const struct object_id *id, bool li
 	cleanup_free char *path = NULL;
 	uint64_t branch = at.inode;
 	bool all = false; /* a directory above was fetched recently, without `top` */
+	bool lists = false;
 
 	if (cached_path_of(c, id, &path) < 0)
 		return;
@@ -220,14 +243,15 @@ void cached_consider_names(struct cached *c, const struct object_id *id, bool li
 		d->last_branch = branch;
 		listing = listing && d->listed;
 		if (is_git ? listing && cached_is_due(c, &at, d->names_wanted_ms)
-			   : wants_names(c, d, &at, listing)) {
+			   : wants_names(c, d, &at, path, listing)) {
 			top = at;
+			lists = listing;
 			all = false;
 		}
 		all = all || !cached_is_due(c, &at, d->names_wanted_ms);
 	}
 	if (top.inode)
-		fetch_names(c, &top, all);
+		fetch_names(c, &top, all, lists);
 }
 
 void cached_consider_index(struct cached *c, const char *path, const struct object_id *directory)
@@ -241,5 +265,5 @@ void cached_consider_index(struct cached *c, const char *path, const struct obje
 		return;
 	d = directory_make(c, &top);
 	if (d && cached_is_due(c, &top, d->names_wanted_ms))
-		fetch_names(c, &top, false);
+		fetch_names(c, &top, false, false);
 }

@@ -709,6 +709,33 @@ PROMISE(scan_brings_what_is_read_first)
 	CHECK(strstr(log.text, "small\n"));
 }
 
+PROMISE(scan_looks_into_git_first)
+{
+	static const char *const directories[] = {"d/.git", "d/.git/refs", "d/.git/refs/heads",
+		"d/.git/objects", "d/.git/objects/00", "d/.git/objects/pack"};
+	struct scan_request request = {.flags = SCAN_READ_FIRST, .depth_max = 2, .entries_max = 15};
+	struct scan_log log = {.used = 0};
+
+	if (!(f->status.capabilities & WORKSPACE_CAN_READ_FIRST))
+		return;
+	plant_tree(f);
+	for (size_t i = 0; i < array_size(directories); i++)
+		CHECK_RC(0, make_directory(f, directories[i]));
+	CHECK_RC(0, put(f, "d/.git/HEAD", "ref: x"));
+	CHECK_RC(0, put(f, "d/.git/index", "DIRC"));
+	CHECK_RC(0, put(f, "d/.git/description", "nothing"));
+	CHECK_RC(0, put(f, "d/.git/refs/heads/main", "1234"));
+	CHECK_RC(0, put(f, "d/.git/objects/pack/a.pack", "PACK"));
+	CHECK_RC(0, put(f, "d/.git/objects/00/object", "zlib"));
+	CHECK_RC(0, workspace_scan(&f->ctx, f->w, &OBJECT_AT("d"), &request, log_entry, &log));
+	CHECK(strstr(log.text, ".git/HEAD = ref: x\n"));
+	CHECK(strstr(log.text, ".git/index = DIRC\n"));
+	CHECK(strstr(log.text, ".git/description\n"));
+	CHECK(strstr(log.text, ".git/refs/heads/main = 1234\n"));
+	CHECK(strstr(log.text, ".git/objects/pack/a.pack\n"));
+	CHECK(!strstr(log.text, ".git/objects/00/object"));
+}
+
 /* What a search was told of, a bit each. */
 struct search_log {
 	unsigned entries;
@@ -917,6 +944,7 @@ TEST_GROUP(names_promises, TEST(root_is_a_directory), TEST(getattr_says_why_a_pa
 	TEST(paths_may_be_longer_than_path_max), TEST(scan_walks_a_subtree),
 	TEST(scan_leaves_hidden_directories_out), TEST(scan_stays_within_its_bounds),
 	TEST(scan_brings_few_empty_files), TEST(scan_brings_what_is_read_first),
-	TEST(search_tells_which_files_lack_the_texts), TEST(statfs_is_plausible),
-	TEST(changes_of_names_tell_what_they_left), TEST(changes_of_content_tell_what_they_left),
+	TEST(scan_looks_into_git_first), TEST(search_tells_which_files_lack_the_texts),
+	TEST(statfs_is_plausible), TEST(changes_of_names_tell_what_they_left),
+	TEST(changes_of_content_tell_what_they_left),
 	TEST(positions_are_in_the_order_of_looks_and_changes));

@@ -122,6 +122,44 @@ test_git_clone_and_status() {
 	diff -r -x .git "$mnt/clone" "$tmp/clone-back"
 }
 
+# trips_of PROGRAM: how often it waited for the far end at the second mount.
+trips_of() {
+	"$ISTHMUS" log "$mnt2" --json | python3 -c '
+import json, sys
+print(sum(r.get("round_trips") or 0 for r in map(json.loads, sys.stdin) if r.get("process") == sys.argv[1]))' "$1"
+}
+
+# The repository is below the directory that is mounted, and no cache has anything of it.
+test_a_cold_git_status_and_find_take_few_round_trips() {
+	case "$uri" in helper:* | ssh:*) ;; *) skip 'there is no far end' ;; esac
+	need git
+	local i j trips
+
+	for i in $(seq 40); do
+		mkdir -p "$backing/status/dir$i/sub"
+		for j in $(seq 5); do
+			echo "$i $j" >"$backing/status/dir$i/sub/file$j"
+		done
+	done
+	find "$backing/status" -exec touch -d '1 hour ago' {} + # as young as the index, they would be read
+	git -C "$backing/status" init -q
+	git -C "$backing/status" add -A
+	git -C "$backing/status" -c user.name=A -c user.email=a@example.org commit -qm one
+	second_mount
+	ls "$mnt2"
+	expect "" "$(git -C "$mnt2/status" --no-optional-locks status --porcelain)" status
+	trips=$(trips_of git)
+	echo "  $trips round trips for git status"
+	[ "$trips" -le 2 ] || fail "$trips round trips for git status" # for the commit, and for its tree
+	end_second_mount
+	second_mount
+	ls "$mnt2"
+	expect "$(find "$backing/status" | wc -l)" "$(find "$mnt2/status" -size -1000G | wc -l)" "files found"
+	trips=$(trips_of find)
+	echo "  $trips round trips for find"
+	[ "$trips" -le 1 ] || fail "$trips round trips for find"
+}
+
 test_rg_finds_the_same() {
 	need rg
 	fixture

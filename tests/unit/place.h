@@ -17,3 +17,12 @@ static inline void place_status(struct workspace *place, struct workspace_status
 	(void)place;
 	*ret_status = (struct workspace_status){.link = LINK_ONLINE};
 }
+
+static inline int place_statfs(
+	struct op_context *ctx, struct workspace *place, struct fs_stats *ret_stats)
+{
+	(void)ctx;
+	(void)place;
+	*ret_stats = (struct fs_stats){.block_size_bytes = 4096};
+	return 0;
+}

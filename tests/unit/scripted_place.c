@@ -721,6 +721,7 @@ static const struct workspace_ops scripted_ops = {
 	.name = "scripted",
 	.free = unvisited_free,
 	.status = place_status,
+	.statfs = place_statfs,
 	.getattr = scripted_getattr,
 	.readdir = scripted_readdir,
 	.open_file = scripted_open,

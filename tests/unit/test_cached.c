@@ -179,7 +179,7 @@ static void test_a_path_costs_a_call_for_three_directories(void)
 		CHECK_RC(0, look(part, &ignored));
 		usleep(5000);
 	}
-	CHECK(calls() <= 3);
+	CHECK(calls() <= 3 + 1); /* and how full the place is, with the first */
 	teardown();
 }
 

@@ -261,6 +261,7 @@ static const struct workspace_ops lying_ops = {
 	.name = "liar",
 	.free = unvisited_free,
 	.status = place_status,
+	.statfs = place_statfs,
 	.getattr = lying_getattr,
 	.scan = lying_scan,
 };

@@ -169,6 +169,7 @@ static const struct workspace_ops place_ops = {
 	.name = "place",
 	.free = unvisited_free,
 	.status = place_status,
+	.statfs = place_statfs,
 	.getattr = place_getattr,
 	.mkdir = place_mkdir,
 	.scan = place_scan,
