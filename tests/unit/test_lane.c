@@ -377,7 +377,7 @@ static void test_what_is_compressed_without_agreement_ends_the_connection(void)
 static void make_thin(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
-	lane->pace.refused_us = 1;
+	lane->pace.was_full[0] = true;
 	lane->pace.window_bytes = PACE_MIN_BYTES;
 	pthread_mutex_unlock(&lane->lock);
 }

@@ -21,6 +21,7 @@ struct frame {
 static struct pace pace;
 static struct frame frames[FRAMES_MAX]; /* a ring */
 static size_t head, tail;
+static bool was_thin, was_thick; /* once PACE_FIRST_BYTES had arrived */
 static uint64_t now_us, free_us, acked_us, longest_us, carried_bytes, queued_us, steps;
 
 static void set_out(void)
@@ -29,6 +30,7 @@ static void set_out(void)
 	head = tail = 0;
 	now_us = 1000000;
 	free_us = acked_us = longest_us = carried_bytes = 0;
+	was_thin = was_thick = false;
 }
 
 static void send_what_is_allowed(const struct link *link)
@@ -78,6 +80,10 @@ static double run(const struct link *link, uint64_t for_us)
 	for (; now_us < end_us; now_us += STEP_US) {
 		take_acknowledgements(link);
 		send_what_is_allowed(link);
+		if (pace.arrived_bytes >= PACE_FIRST_BYTES && pace_is_thin(&pace))
+			was_thin = true;
+		else if (pace.arrived_bytes >= PACE_FIRST_BYTES)
+			was_thick = true;
 	}
 	return (double)carried_bytes * 1e6 / (double)for_us / (double)link->bytes_per_second;
 }
@@ -88,8 +94,10 @@ static void test_a_slow_link_is_busy_and_its_queue_short(void)
 
 	set_out();
 	run(&slow, 2000000);
+	was_thick = false;
 	CHECK(run(&slow, 20000000) > 0.95);
 	CHECK(longest_us < 120000);
+	CHECK(!was_thick);
 }
 
 /* That of 20 Mbit/s and 40 ms, of which a small request has shown how long it is. */
@@ -103,6 +111,7 @@ static void test_who_comes_later_waits_little(void)
 	now_us += link.round_trip_us + 2000;
 	pace_arrived(&pace, 100, &mark, now_us);
 	run(&link, 2000000);
+	CHECK(!was_thick);
 	CHECK(run(&link, 20000000) > 0.98);
 	CHECK(queued_us / steps < 40000);
 }
@@ -119,6 +128,7 @@ static void test_a_fast_link_is_used_to_the_full(void)
 		set_out();
 		run(&fast[i], 1000000);
 		CHECK(run(&fast[i], 3000000) > 0.9);
+		CHECK(!was_thin); /* however narrow the first windows were */
 	}
 }
 

@@ -27,50 +27,55 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* If the sender had nothing more to send, only a high rate is meaningful. */
-static void note_rate(struct pace *pace, uint64_t rate, bool was_limited, uint64_t now_us)
+/* If the sender had nothing more to send, only a high rate is meaningful.  `is_full`: what was sent
+ * waited for the link, so that this is what it carries. */
+static void note_rate(
+	struct pace *pace, uint64_t rate, bool was_limited, bool is_full, uint64_t now_us)
 {
 	if (!was_limited && rate <= larger(pace->rates[0], pace->rates[1]))
 		return;
 	if (now_us - pace->rates_since_us > RATE_PERIOD_US) {
 		pace->rates[1] = pace->rates[0];
+		pace->was_full[1] = pace->was_full[0];
 		pace->rates[0] = 0;
+		pace->was_full[0] = false;
 		pace->rates_since_us = now_us;
 	}
 	pace->rates[0] = larger(pace->rates[0], rate);
-}
-
-/* Nothing queues up although everything allowed is under way: the link may carry more. */
-static size_t widened(const struct pace *pace, size_t bytes, uint64_t took_us)
-{
-	bool queues_up = took_us > pace->quickest_us + pace->quickest_us / 4 + JITTER_US;
-
-	return queues_up ? 0 : pace->window_bytes + bytes;
+	pace->was_full[0] = pace->was_full[0] || is_full;
 }
 
 void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark, uint64_t now_us)
 {
 	bool was_limited = pace->refused_us && pace->refused_us >= mark->sent_us;
 	uint64_t took_us = larger(now_us - mark->sent_us, 1), for_us, window;
+	bool queues_up;
 
 	pace->arrived_bytes += bytes;
 	pace->arrived_us = now_us;
 	for_us = larger(now_us - mark->arrived_us, took_us);
 	if (!pace->quickest_us || took_us < pace->quickest_us)
 		pace->quickest_us = took_us;
+	queues_up = took_us > pace->quickest_us + pace->quickest_us / 4 + JITTER_US;
 	note_rate(pace, (pace->arrived_bytes - mark->arrived_bytes) * 1000000 / for_us, was_limited,
-		now_us);
+		was_limited && queues_up, now_us);
 	window = larger(pace->rates[0], pace->rates[1]) * (pace->quickest_us + PACE_QUEUE_US) /
 		 1000000;
-	window = larger(window, was_limited ? widened(pace, bytes, took_us) : pace->window_bytes);
+	/* Nothing queues up although everything allowed is under way: the link may carry more. */
+	if (was_limited && !queues_up)
+		window = larger(window, pace->window_bytes + bytes);
+	if (!was_limited)
+		window = larger(window, pace->window_bytes);
 	window = larger(window, PACE_MIN_BYTES);
 	pace->window_bytes = window < PACE_MAX_BYTES ? (size_t)window : PACE_MAX_BYTES;
 }
 
 bool pace_is_thin(const struct pace *pace)
 {
+	bool may_be = pace->quickest_us >= PACE_NEAR_US && pace->arrived_bytes < PACE_FIRST_BYTES;
+
 	return larger(pace->rates[0], pace->rates[1]) < PACE_THIN_BYTES &&
-	       (pace->refused_us || pace->quickest_us >= PACE_NEAR_US);
+	       (pace->was_full[0] || pace->was_full[1] || may_be);
 }
 
 bool pace_allows(struct pace *pace, size_t under_way_bytes, uint64_t now_us)

@@ -27,6 +27,7 @@ struct pace {
 	uint64_t arrived_bytes, arrived_us; /* in all; when the last did */
 	uint64_t refused_us;                /* when somebody last had to wait */
 	uint64_t rates[2];                  /* bytes per second: most of this period, of the last */
+	bool was_full[2];                   /* ... in which what was sent waited for the link */
 	uint64_t rates_since_us;
 	uint64_t quickest_us; /* from sending to acknowledgement, ever; 0: unknown */
 };
@@ -45,7 +46,9 @@ void pace_sent(
 /* `bytes` are now known to have arrived, the last of which had this mark. */
 void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark, uint64_t now_us);
 
-/* Whether the link, as far as it is known, carries so little that it is slower than compressing. */
+/* Whether the link carries so little that it is slower than compressing.  A rate that only the
+ * window has limited says nothing of that; until PACE_FIRST_BYTES have arrived, a far link counts
+ * as thin. */
 bool pace_is_thin(const struct pace *pace);
 
 /* Whether more may leave while so much is under way. */
