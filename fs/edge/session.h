@@ -39,6 +39,7 @@ struct thread_group {
 	atomic_uint total; /* without those that rest */
 	atomic_uint idle;
 	atomic_uint blocked;        /* wait, perhaps for ever (for a lock) */
+	atomic_uint extra_for;      /* so many more requests, one more than usual may be idle */
 	struct session_ring *first; /* until it is started */
 };
 

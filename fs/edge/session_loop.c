@@ -26,6 +26,7 @@ enum {
 	THREADS_BLOCKED_MAX = 1024, /* wait for a lock */
 	THREADS_STALLED_MAX = 1024, /* busy with one request for so long that they do not count */
 	THREADS_OF_QUEUE = 4,
+	EXTRA_REQUESTS = 64, /* without a wait for the far end, until the extra thread rests */
 	QUEUES_MAX = 256,
 	STACK_BYTES = 256 << 10,
 	WAKE_INTERVAL_MS = 10,
@@ -82,8 +83,23 @@ void session_thread_waits(struct session *s)
 	struct thread_group *group = this_thread.group ? this_thread.group : &s->device;
 
 	assert(!session_ring_has_answer());
-	if (s->is_remote && group->idle == 0)
+	if (!s->is_remote)
+		return;
+	group->extra_for = EXTRA_REQUESTS;
+	if (group->idle == 0)
 		none_is_idle(group, true);
+}
+
+/* Whether a thread that has served its request is not to read the next one.  The one that was
+ * started for a wait stays while there are more: to wake a thread that rests, and to let another
+ * one rest, for each of them would take longer than the far end's work. */
+static bool has_enough(struct thread_group *group)
+{
+	unsigned extra_for = group->extra_for;
+
+	if (extra_for)
+		atomic_compare_exchange_strong(&group->extra_for, &extra_for, extra_for - 1);
+	return group->idle >= group->usual + (extra_for > 0);
 }
 
 static bool is_over(struct session *s)
@@ -137,7 +153,7 @@ static void serve(struct session_thread *thread, struct fuse_buf *buffer)
 		if (thread->ring)
 			session_ring_set_idle(thread->ring, group->idle >= group->usual);
 		else
-			enough = group->idle >= group->usual;
+			enough = has_enough(group);
 		group->idle += !enough;
 	}
 	group->idle -= !enough;
@@ -257,6 +273,14 @@ static void take_wakes(void)
 	pthread_sigmask(SIG_UNBLOCK, &wakes, NULL);
 }
 
+/* Threads come and go with each wait for the far end: only the last one is waited for.  Under
+ * threads_lock. */
+static void thread_serves_no_more(struct session *s)
+{
+	if (--s->threads_serving == 0)
+		pthread_cond_broadcast(&s->threads_changed);
+}
+
 static void run_thread(void *user)
 {
 	struct session_thread *thread = &this_thread;
@@ -278,8 +302,7 @@ static void run_thread(void *user)
 		serve_queue(thread);
 	pthread_mutex_lock(&s->threads_lock);
 	LIST_REMOVE(thread, link);
-	s->threads_serving--;
-	pthread_cond_broadcast(&s->threads_changed);
+	thread_serves_no_more(s);
 	pthread_mutex_unlock(&s->threads_lock);
 	thread->group = NULL;
 }
@@ -304,8 +327,7 @@ static int start_thread(struct thread_group *group)
 	group->idle--;
 	group->total--;
 	pthread_mutex_lock(&s->threads_lock);
-	s->threads_serving--;
-	pthread_cond_broadcast(&s->threads_changed);
+	thread_serves_no_more(s);
 	pthread_mutex_unlock(&s->threads_lock);
 	return -EAGAIN;
 }

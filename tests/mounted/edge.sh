@@ -523,6 +523,26 @@ test_an_idle_mount_sleeps() {
 	wait_for 20 sleeps_for_two_seconds || fail "it goes on waking up"
 }
 
+switches_of_main_thread() {
+	awk '/^voluntary_ctxt_switches/ { print $2 }' /proc/"$daemon_pid"/task/"$daemon_pid"/status
+}
+
+# It waits for the end of the threads that serve, some of which come and go with requests.
+test_the_main_thread_sleeps_while_requests_are_served() {
+	need python3
+	local before count
+
+	before=$(switches_of_main_thread)
+	python3 - "$mnt/synced" <<-'END' || return
+		import os, sys
+		fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+		for _ in range(300):
+		    os.fsync(fd)
+	END
+	count=$(($(switches_of_main_thread) - before))
+	[ "$count" -le 30 ] || fail "300 requests woke it $count times"
+}
+
 # The kernel closes such files, which is a request that it waits for, while it holds a lock that
 # much of /proc/PID takes: a daemon that looks there then waits for itself, and ps with it.
 test_a_program_may_be_replaced_with_files_open() {
