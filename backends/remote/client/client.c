@@ -31,6 +31,8 @@ void remote_release(struct remote *remote)
 	lane_free(remote->lane);
 	hash_table_done(&remote->files);
 	remote_channels_free(remote);
+	for (size_t i = 0; i < ANSWER_CONDITIONS; i++)
+		pthread_cond_destroy(&remote->answered[i]);
 	pthread_cond_destroy(&remote->freed);
 	pthread_cond_destroy(&remote->manager);
 	pthread_cond_destroy(&remote->feed_moved);
@@ -177,6 +179,8 @@ int remote_new(const struct remote_settings *settings, struct remote **ret_remot
 	remote->above = &handlers;
 	remote->session_fd = -1;
 	pthread_mutex_init(&remote->lock, NULL);
+	for (size_t i = 0; i < ANSWER_CONDITIONS; i++)
+		clock_cond_init(&remote->answered[i]);
 	clock_cond_init(&remote->freed);
 	clock_cond_init(&remote->manager);
 	clock_cond_init(&remote->feed_moved);

@@ -19,8 +19,12 @@ void call_free(struct call *call)
 		call->first = next;
 	}
 	free(call->payload);
-	pthread_cond_destroy(&call->changed);
 	free(call);
+}
+
+pthread_cond_t *call_answered(struct remote *remote, uint32_t id)
+{
+	return &remote->answered[id % ANSWER_CONDITIONS];
 }
 
 /* Under the lock. */
@@ -38,10 +42,10 @@ static void unregister_call(struct call *call)
 	if (find_call(remote, call->id) != call)
 		return;
 	remote->calls[call->id % CALL_SLOTS] = NULL;
-	remote->call_count--;
 	if (call->channel)
 		remote_channel_put(call->channel);
-	pthread_cond_broadcast(&remote->freed);
+	if (--remote->call_count == CALLS_MAX - 1)
+		pthread_cond_broadcast(&remote->freed);
 }
 
 /* Under the lock. */
@@ -124,7 +128,6 @@ int call_new(const struct remote_request *request, struct call **ret_call)
 	call->repeatable =
 		!request->only_once && (request_flags(request->type) & REQUEST_IS_REPEATABLE);
 	call->last = &call->first;
-	clock_cond_init(&call->changed);
 	*ret_call = call;
 	return 0;
 }
@@ -206,7 +209,8 @@ static void undo(struct call *call)
 	}
 }
 
-/* Under the lock.  Returns true when the call is the caller's to complete or free. */
+/* Under the lock.  Returns true when the call is the caller's to complete or free; else whoever
+ * waits for it is to be woken. */
 static bool finish_call(struct call *call, int64_t result)
 {
 	call->result = result;
@@ -215,7 +219,6 @@ static bool finish_call(struct call *call, int64_t result)
 		unregister_call(call);
 		return true;
 	}
-	pthread_cond_broadcast(&call->changed);
 	return false;
 }
 
@@ -257,6 +260,8 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 	free(payload);
 	if (ours)
 		dispose(call);
+	else
+		pthread_cond_broadcast(call_answered(remote, id));
 	return 0;
 }
 
@@ -282,10 +287,10 @@ static int take_data(struct remote *remote, uint32_t id, uint8_t *payload, size_
 		call->data_bytes += size + FRAME_HEADER_BYTES;
 		*call->last = part;
 		call->last = &part->next;
-		pthread_cond_broadcast(&call->changed);
 		part = NULL;
 	}
 	pthread_mutex_unlock(&remote->lock);
+	pthread_cond_broadcast(call_answered(remote, id));
 	if (part)
 		free(part->payload);
 	free(part);
@@ -303,8 +308,10 @@ static void fail_call(struct call *call, int64_t result)
 {
 	struct remote *remote = call->remote;
 
-	if (!finish_call(call, result))
+	if (!finish_call(call, result)) {
+		pthread_cond_broadcast(call_answered(remote, call->id));
 		return;
+	}
 	pthread_mutex_unlock(&remote->lock);
 	dispose(call);
 	pthread_mutex_lock(&remote->lock);

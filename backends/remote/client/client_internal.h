@@ -30,6 +30,7 @@ enum {
 	FEED_MAX_CHANGES = 65536,
 	FEED_MAX_BYTES = 32 << 20,
 	REPEATS_MAX = 3, /* of one operation, while each new session ends, too */
+	ANSWER_CONDITIONS = 64,
 };
 
 struct feed_change {
@@ -91,8 +92,9 @@ struct remote {
 	uint32_t owner_uid, owner_gid;
 
 	pthread_mutex_t lock;
-	pthread_cond_t freed;   /* a slot is free, write window opened */
-	pthread_cond_t manager; /* wakes the manager thread */
+	pthread_cond_t freed;                       /* a slot is free, write window opened */
+	pthread_cond_t manager;                     /* wakes the manager thread */
+	pthread_cond_t answered[ANSWER_CONDITIONS]; /* call_answered() */
 	struct call *calls[CALL_SLOTS];
 	uint32_t call_serial;
 	size_t call_count;

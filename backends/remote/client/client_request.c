@@ -200,7 +200,7 @@ static int64_t await_answer(struct remote_request *request, void *user)
 	pthread_mutex_lock(&remote->lock);
 	while ((!call->done || call->first) && (r = go_on(request, &interrupted_ms)) == 0) {
 		if (!call->first) {
-			clock_cond_wait_ms(&call->changed, &remote->lock, WAIT_MS);
+			clock_cond_wait_ms(call_answered(remote, call->id), &remote->lock, WAIT_MS);
 			continue;
 		}
 		has_parts = true;

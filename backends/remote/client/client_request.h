@@ -91,7 +91,6 @@ struct call {
 	struct call_data *first, **last;
 	size_t data_bytes;     /* of the frames in that list */
 	size_t consumed_bytes; /* of them since the last credit; the waiting thread's */
-	pthread_cond_t changed;
 
 	/* For a call that is not waited for; called by the reader thread without locks, and frees
 	 * the call. */
@@ -145,6 +144,10 @@ void remote_count_round_trip(struct remote *remote, struct op_context *ctx);
  * call is still the caller's. */
 int call_new(const struct remote_request *request, struct call **ret_call);
 int call_send(struct call *call, const struct remote_request *request, struct wire_writer *out);
+
+/* Signalled when a part or the end of the answer has come; without remote->lock, and for a call of
+ * this id or of another one. */
+pthread_cond_t *call_answered(struct remote *remote, uint32_t id);
 
 /* Asks the far end not to go on with it. */
 void call_cancel(struct call *call);

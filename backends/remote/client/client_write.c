@@ -78,15 +78,18 @@ struct queued_write {
 	unsigned generation;
 };
 
-/* Gives the room in the window back.  Under remote->lock. */
-static void release(const struct queued_write *write)
+/* Gives the room in the window back.  Returns whether that may be what somebody waits for.  Under
+ * remote->lock. */
+static bool release(const struct queued_write *write)
 {
 	struct remote *remote = write->file->remote;
+	unsigned *of_generation = &remote->generation_writes[write->generation % WRITE_GENERATIONS];
+	bool was_full = remote->write_bytes >= WRITE_WINDOW_BYTES;
 
 	write->file->writes--;
 	remote->write_bytes -= write->size;
-	remote->generation_writes[write->generation % WRITE_GENERATIONS]--;
-	pthread_cond_broadcast(&remote->freed);
+	--*of_generation;
+	return !write->file->writes || !*of_generation || was_full;
 }
 
 /* `left`: the attributes of the file behind it; mode 0: not told. */
@@ -95,6 +98,7 @@ static void finish_write(struct call *call, int64_t result, const struct attribu
 	struct queued_write *write = call->user;
 	struct remote_file *file = write->file;
 	struct remote *remote = file->remote;
+	bool frees;
 
 	if (result == RESULT_AGAIN)
 		result = -EIO;
@@ -109,8 +113,10 @@ static void finish_write(struct call *call, int64_t result, const struct attribu
 		file->write_error = (int)result;
 	if (result < 0)
 		file->write_reported = false;
-	release(write);
+	frees = release(write);
 	pthread_mutex_unlock(&remote->lock);
+	if (frees)
+		pthread_cond_broadcast(&remote->freed);
 	remote_file_unref(file);
 	free(write);
 	call_free(call);
@@ -212,6 +218,7 @@ static void unreserve(struct queued_write *write)
 	pthread_mutex_lock(&file->remote->lock);
 	release(write);
 	pthread_mutex_unlock(&file->remote->lock);
+	pthread_cond_broadcast(&file->remote->freed);
 	remote_file_unref(file);
 }
 
@@ -339,6 +346,7 @@ static void name_answered(struct call *call)
 	file->named_facts = facts;
 	release(write);
 	pthread_mutex_unlock(&file->remote->lock);
+	pthread_cond_broadcast(&file->remote->freed);
 	remote_file_unref(file);
 	free(write);
 	call_free(call);

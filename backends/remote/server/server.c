@@ -45,9 +45,10 @@ static bool job_interrupted(struct op_context *ctx)
 	return job->cancelled;
 }
 
-static void submit(struct server *server, struct job *job);
+static void submit(struct server *server, struct job *job, bool is_worker);
 
-int server_leave_order(struct job *job)
+/* `is_worker`: this thread looks for its next job now. */
+static int leave_order(struct job *job, bool is_worker)
 {
 	struct server *server = job->server;
 	struct handle *handle = job->ordered;
@@ -63,17 +64,23 @@ int server_leave_order(struct job *job)
 		handle->first = next->next;
 		if (!handle->first)
 			handle->last = &handle->first;
-		submit(server, next);
 	}
 	pthread_mutex_unlock(&server->lock);
+	if (next)
+		submit(server, next, is_worker);
 	return server_handle_put(server, handle);
+}
+
+int server_leave_order(struct job *job)
+{
+	return leave_order(job, false);
 }
 
 static void job_finish(struct job *job)
 {
 	struct server *server = job->server;
 
-	server_leave_order(job);
+	leave_order(job, !job->may_last);
 	pthread_mutex_lock(&server->lock);
 	hash_table_remove(&server->jobs, job, job_hash, job_link);
 	server->job_bytes -= job->header.size;
@@ -220,14 +227,19 @@ static bool may_wait(const struct job *job)
 	return (request_flags(job->header.type) & REQUEST_WAITS) || server_close_frees_locks(job);
 }
 
-/* Under the lock. */
-static void submit(struct server *server, struct job *job)
+/* Without the lock, which whoever is woken takes first.  A worker that `is_worker` finds the job
+ * itself: waking another one would only have both of them look for it. */
+static void submit(struct server *server, struct job *job, bool is_worker)
 {
 	unsigned flags = request_flags(job->header.type);
 
 	if (may_wait(job) && worker_pool_submit(&server->lasting, run_long_job, job))
 		return;
+	pthread_mutex_lock(&server->lock);
 	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
+	pthread_mutex_unlock(&server->lock);
+	if (is_worker)
+		return;
 	/* Refused: all workers are busy, and one task waits that will find the job. */
 	worker_pool_submit(&server->workers, run_jobs, server);
 	pthread_cond_signal(&server->work);
@@ -266,12 +278,12 @@ static int read_prologue(struct job *job, uint64_t *ret_order)
 static int accept_job(struct server *server, struct job *job, uint64_t order)
 {
 	struct handle *handle;
-	int r = 0;
+	bool is_first;
 
 	pthread_mutex_lock(&server->lock);
 	if (find_job(server, job->header.id)) {
-		r = -EPROTO;
-		goto out;
+		pthread_mutex_unlock(&server->lock);
+		return -EPROTO;
 	}
 	hash_table_insert(&server->jobs, job, job_hash, job_link);
 	job->number = ++server->job_number;
@@ -282,18 +294,18 @@ static int accept_job(struct server *server, struct job *job, uint64_t order)
 		handle->refs++;
 		job->ordered = handle;
 	}
-	if (!handle || !handle->busy) {
-		if (handle)
-			handle->busy = true;
-		submit(server, job);
-	} else {
+	is_first = !handle || !handle->busy;
+	if (is_first && handle)
+		handle->busy = true;
+	if (!is_first) {
 		job->next = NULL;
 		*handle->last = job;
 		handle->last = &job->next;
 	}
-out:
 	pthread_mutex_unlock(&server->lock);
-	return r;
+	if (is_first)
+		submit(server, job, false);
+	return 0;
 }
 
 static int take_request(
