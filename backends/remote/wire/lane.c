@@ -255,11 +255,10 @@ int64_t lane_silence_ms(struct lane *lane)
 
 size_t lane_waiting_bytes(struct lane *lane)
 {
-	size_t bytes = 0;
+	size_t bytes;
 
 	pthread_mutex_lock(&lane->lock);
-	for (int i = 0; i < LANE_PRIORITIES; i++)
-		bytes += lane->waiting[i].bytes;
+	bytes = lane_count_waiting(lane);
 	pthread_mutex_unlock(&lane->lock);
 	return bytes;
 }
