@@ -15,7 +15,7 @@ enum {
 	WAIT_STEP_MS = 50, /* how late an interrupt is noticed */
 };
 
-static struct cached_file *creator_of(const struct extra *x)
+struct cached_file *cached_creator_of(const struct extra *x)
 {
 	struct cached_file *file;
 
@@ -76,7 +76,7 @@ static struct timespec workspace_time(const struct cached_file *file)
 bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *x, unsigned mask,
 	const struct attributes *want, struct attributes *ret_attributes)
 {
-	struct cached_file *file = creator_of(x);
+	struct cached_file *file = cached_creator_of(x);
 	struct attributes now;
 
 	if (!file)
@@ -270,7 +270,7 @@ void cached_apply_deferred_at(struct cached *c, struct op_context *ctx, const ch
 	const struct object_id id =
 		LIST_EMPTY(&c->deferred) ? (struct object_id){0} : cached_find(c, path).id;
 	const struct extra *x = extra_find(c, &id);
-	struct cached_file *file = x ? creator_of(x) : NULL;
+	struct cached_file *file = x ? cached_creator_of(x) : NULL;
 
 	if (file && file->deferred_mask)
 		apply_one(c, ctx, file);

@@ -542,6 +542,9 @@ void cached_wake(struct cached *c, const char *name);
 
 /* ---- cached_defer.c: attribute changes of a file that its creator has open ------------------ */
 
+/* A handle that created or truncated the object; NULL: none is open.  Under the lock. */
+struct cached_file *cached_creator_of(const struct extra *x);
+
 /* Holds the change back until the creator's flush, and writes the attributes that it will lead to.
  * False: the change cannot wait. */
 bool cached_defer(struct cached *c, struct op_context *ctx, const struct extra *x, unsigned mask,

@@ -580,35 +580,36 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	return r;
 }
 
-/* A file that was just created here has no capability.  The kernel asks before the first write. */
-static bool is_async(struct cached *c, const struct object_ref *object)
-{
-	const struct object_id id = object_of(c, object);
-
-	return cached_find_async(c, &id);
-}
-
 ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, const char *name, void *value, size_t size)
 {
 	struct cached *c = cached_of(w);
+	/* The kernel asks for it before each write. */
+	const bool is_capability = strcmp(name, "security.capability") == 0;
 	enum xattr_knowledge known;
 	struct object_ref inner;
+	struct object_id id;
+	struct extra *x;
+	bool asks_names;
 	int r;
 
 	cached_enter(c);
-	if (strcmp(name, "security.capability") == 0 && is_async(c, object))
+	id = object_of(c, object);
+	if (is_capability && cached_find_async(c, &id)) /* just created here */
 		return answer(c, ctx, -ENODATA);
 	cached_await_object(c, ctx, object);
 	known = known_xattrs(c, ctx, object);
-	if (known == XATTRS_NONE ||
-		(known == XATTRS_NO_CAPABILITY && strcmp(name, "security.capability") == 0))
+	if (known == XATTRS_NONE || (known == XATTRS_NO_CAPABILITY && is_capability))
 		return answer(c, ctx, -ENODATA);
+	x = extra_find(c, &id);
+	/* Of what is open by the handle that created it the inner workspace knows it, and all
+	 * names would not be known for longer than until the next write. */
+	asks_names = known == XATTRS_UNKNOWN && !(is_capability && x && cached_creator_of(x));
 	cached_leave(c);
 	r = cached_inner_object(ctx, object, &inner);
 	if (r < 0)
 		return r;
-	if (known == XATTRS_UNKNOWN) {
+	if (asks_names) {
 		ssize_t names;
 
 		cached_enter(c);

@@ -575,6 +575,27 @@ test_one_worker_makes_a_file() {
 	[ "$count" -le 600 ] || fail "200 files took $count waits of workers"
 }
 
+round_trips_of() {
+	"$ISTHMUS" log --json --op "$1" --path "$2" "$mnt" | sed -n 's/.*"round_trips":\([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# As a linker does: it writes and reads in turns, and the kernel asks before each write whether the file
+# has a capability, which the write would take away.
+test_a_new_file_is_not_asked_for_a_capability() {
+	need python3
+	case "$uri" in helper:*) ;; *) skip "only where requests wait for a far end" ;; esac
+	python3 - "$mnt/linked" <<-'END' || return
+		import os, sys, time
+		fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR | os.O_TRUNC)
+		for n in range(20):
+		    os.pwrite(fd, b"data", n * 100)
+		    os.pread(fd, 4, n * 100)
+		    time.sleep(0.02)
+	END
+	"$ISTHMUS" log --op getxattr --path linked "$mnt" | grep -q linked || skip "this kernel does not ask"
+	expect 0 "$(round_trips_of getxattr linked)" "round trips"
+}
+
 # The kernel closes such files, which is a request that it waits for, while it holds a lock that
 # much of /proc/PID takes: a daemon that looks there then waits for itself, and ps with it.
 test_a_program_may_be_replaced_with_files_open() {
