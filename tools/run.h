@@ -1,5 +1,5 @@
 /*
- * tools/run.h - running a call (tools/base/tool.h), and its whole result.
+ * tools/run.h - runs a call (tools/base/tool.h) and builds its result.
  */
 #pragma once
 
@@ -8,9 +8,10 @@
 /* Runs the call to its end.  0, or -1 with `code` set. */
 int tool_run(struct tool_call *call);
 
-/* The whole result as isthmus-tools(1) has it: {success, data | error, ...}.  The caller deletes
- * it; NULL when there is no memory. */
+/* The result as documented in isthmus-tools(1): {success, data | error, ...}.  The caller deletes
+ * it; NULL: no memory. */
 cJSON *tool_result_json(const struct tool_call *call);
 
-/* JSON Schema of that, with the tool's own data schema in it. */
+/* The JSON Schema of tool_result_json(), including the tool's data schema.  The caller deletes it;
+ * NULL: no memory. */
 cJSON *tool_result_schema(const struct tool *tool);

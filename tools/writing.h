@@ -1,5 +1,5 @@
 /*
- * tools/writing.h - what write, create_file and edit_file share: a whole file's new content.
+ * tools/writing.h - writes the whole content of a file; shared by write, create_file and edit_file.
  */
 #pragma once
 
@@ -12,11 +12,11 @@
 	"\"backup\":{\"type\":\"string\"},\"syntax_warning\":{\"type\":\"string\"}," \
 	"\"line\":{\"type\":\"integer\"},\"column\":{\"type\":\"integer\"}}}"
 
-/* Checks the syntax of the argument `content` when `validate_syntax` says so. */
+/* Checks the syntax of the argument `content` if the argument `validate_syntax` is true. */
 int writing_validate(struct tool_call *call);
 
-/* Asks to change the file at `path`, and for its backup when one is made: that is a copy of what is
- * there, under another name. */
+/* Asks for permission to change the file at `path`, and to create the backup if the call makes one,
+ * as that copies the content to another name. */
 int writing_permission(struct tool_call *call, unsigned uses, const char *path);
 
 /* Writes the argument `content` to the argument `path`.  `flags`: enum files_write_flags. */

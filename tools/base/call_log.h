@@ -1,6 +1,6 @@
 /*
- * tools/base/call_log.h - records calls on directories that are no mount in the log of tools
- * (ops/support/log_tools.h); calls on a mount are in the mount's log.
+ * tools/base/call_log.h - records calls on directories outside any mount in the log of tools
+ * (ops/support/log_tools.h).  Calls on a mount are in the mount's log.
  * Threads: any.
  */
 #pragma once
@@ -9,6 +9,6 @@
 
 struct tool_call;
 
-/* Records the call, which has ended, and sets its first_seq and last_seq.  A log that cannot be
- * written is reported once, and does not fail the call. */
+/* Records a call that has ended, and sets its first_seq and last_seq.  If the log cannot be
+ * written, that is reported once per process and the call does not fail. */
 void call_log_add(struct tool_call *call, uint64_t start_wall_ns);

@@ -1,5 +1,5 @@
 /*
- * tools/base/changed.h - the paths that changed while a command ran, as a model can use them.
+ * tools/base/changed.h - reports the paths that changed while a command ran.
  *
  * Threads: any.
  */
@@ -10,10 +10,10 @@
 
 struct tool_call;
 
-/* Adds `changed` (paths in the workspace, an array, or NULL where that is not known) to the data,
- * relative to the root; what lies outside it in full.  What is in a new directory counts, not the
- * directory. */
+/* Adds `changed` to the call's data.  `changed`: an array of paths in the workspace; NULL: not
+ * known.  Paths in the root become relative to it, others stay whole.  For a new directory, adds
+ * the files in it instead of the directory. */
 void changed_add(struct tool_call *call, const cJSON *changed, bool truncated);
 
-/* Names the first of what changed_add() added at the end of the text. */
+/* Appends the first of the paths that changed_add() added to the text.  0, or -1: no memory. */
 int changed_tell(struct tool_call *call);

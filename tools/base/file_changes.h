@@ -1,7 +1,8 @@
 /*
- * tools/base/file_changes.h - changes of several files of which all are made, or none.
+ * tools/base/file_changes.h - changes several files, all or none.
  *
- * "None" holds where a change fails; a process that is killed half way leaves what it did.
+ * If one change fails, the others are undone.  If the process is killed half way, the changes so
+ * far stay.
  * Threads: any.
  */
 #pragma once
@@ -9,23 +10,23 @@
 #include "tools/base/files.h"
 
 enum file_change_kind {
-	FILE_CHANGE_CREATE, /* `content`; missing directories are made */
-	FILE_CHANGE_UPDATE, /* `content`, and to `target` when there is one */
-	FILE_CHANGE_DELETE, /* a link itself */
+	FILE_CHANGE_CREATE, /* with `content`; missing directories are created */
+	FILE_CHANGE_UPDATE, /* to `content`, then renamed to `target` if that is set */
+	FILE_CHANGE_DELETE, /* a symbolic link is deleted itself, not its target */
 };
 
 struct file_change {
 	enum file_change_kind kind;
 	const char *path;
-	const char *target;           /* of an update: its new path; NULL: it stays */
+	const char *target;           /* update: the new path; NULL: the path stays */
 	const struct buffer *content; /* NULL: only the path changes */
-	const struct buffer *old;     /* of an update: what was read */
-	const struct stat *status;    /* of an update: when that was read */
+	const struct buffer *old;     /* update: the content that the caller read */
+	const struct stat *status;    /* update: the status when the caller read it */
 
-	/* For file_changes_apply(). */
+	/* State of file_changes_apply(). */
 	unsigned done;
-	size_t kept_directories; /* bytes of the path up to the deepest directory that was there */
-	char *aside;             /* where what is deleted waits for the end */
+	size_t kept_directories; /* bytes of the path up to the deepest directory that existed */
+	char *aside;             /* temporary name of a deleted file until all changes are made */
 };
 
 struct file_locks {
@@ -33,13 +34,14 @@ struct file_locks {
 	size_t count;
 };
 
-/* files_lock() for the directories of all of them, in an order that all callers have in common. */
+/* files_lock() for the directories of all changes, in one order for all callers, so that they
+ * cannot deadlock. */
 int file_changes_lock(const struct files_root *root, const struct file_change *changes,
 	size_t count, bool (*interrupted)(void *user), void *user, struct file_locks *ret_locks);
 void file_locks_done(struct file_locks *locks);
 
-/* Makes all changes.  0, or -errno: `*ret_failed` is the change that failed, what was made before
- * is taken back, and paths for which that failed are appended to `lost`.  -EEXIST: there is
- * something where one creates or moves; -ESTALE: no longer what was read. */
+/* Makes all changes.  0, or -errno: `*ret_failed` is the index of the change that failed; the
+ * changes before it are undone; paths that could not be restored are appended to `lost`.  -EEXIST:
+ * a create or move would replace something; -ESTALE: the file has changed since `status`. */
 int file_changes_apply(const struct files_root *root, struct file_change *changes, size_t count,
 	bool (*interrupted)(void *user), void *user, size_t *ret_failed, struct buffer *lost);

@@ -1,10 +1,10 @@
 /*
- * tools/base/files.h - file work below a root directory, in plain POSIX calls.
+ * tools/base/files.h - file operations below a root directory, by plain POSIX calls.
  *
- * Every path here is relative to the root and came from files_resolve(); "" is the root.
- * The kernel keeps each walk below the root (openat2 with RESOLVE_IN_ROOT), symbolic links
- * included.  Errors are -errno.
- * Threads: any; a root does not change once opened.
+ * Every path is relative to the root and comes from files_resolve(); "" is the root.  The kernel
+ * keeps each path walk, including symbolic links, below the root (openat2 with RESOLVE_IN_ROOT).
+ * Errors are -errno.
+ * Threads: any; an open root never changes.
  */
 #pragma once
 
@@ -25,23 +25,23 @@ struct files_root {
 int files_root_open(const char *directory, struct files_root *ret_root);
 void files_root_close(struct files_root *root);
 
-/* Turns what a model or a person wrote (relative, absolute inside the root, "~", a leading
- * "@", "file://") into a path below the root.  `*ret_path` is the caller's to free.
- * -EXDEV: leads out of the root; -EINVAL, -ENAMETOOLONG. */
+/* Turns a path as a model or a person writes it (relative, absolute inside the root, with "~", a
+ * leading "@" or "file://") into a path below the root.  The caller frees `*ret_path`.
+ * -EXDEV: it leads out of the root; -EINVAL, -ENAMETOOLONG. */
 int files_resolve(const struct files_root *root, const char *given, char **ret_path);
 
-/* As open(2) below the root.  -EXDEV for a link that leads out of it. */
+/* As open(2) below the root.  -EXDEV: a symbolic link leads out of the root. */
 int files_open(const struct files_root *root, const char *path, int flags, mode_t mode);
 
 /* As stat(2) and lstat(2) below the root.  0; -EXDEV as files_open(), -errno. */
 int files_stat(const struct files_root *root, const char *path, struct stat *ret_stat);
 int files_lstat(const struct files_root *root, const char *path, struct stat *ret_stat);
 
-/* Opens the directory that holds `path`, and copies the last name (one '/' at most 255
- * bytes) to `name`.  With `make`, missing directories are made.  Returns the descriptor. */
+/* Opens the directory of `path` and copies the last name to `name`; with `make`, creates missing
+ * directories.  Returns the descriptor, which the caller closes. */
 int files_open_parent(const struct files_root *root, const char *path, bool make, char name[256]);
 
-/* The path that `path` leads to when its links are followed.  The caller frees it. */
+/* The path with all symbolic links followed.  The caller frees it. */
 int files_real_path(const struct files_root *root, const char *path, char **ret_path);
 
 /* Reads a whole regular file; -EISDIR, -EFBIG past `limit_bytes`, -ESPIPE for a device or
@@ -50,29 +50,28 @@ int files_read(const struct files_root *root, const char *path, size_t limit_byt
 	struct buffer *content, struct stat *ret_stat);
 
 enum files_write_flags {
-	FILES_MUST_CREATE = 1 << 0,  /* -EEXIST when it exists */
-	FILES_MUST_REPLACE = 1 << 1, /* -ENOENT when it does not */
+	FILES_MUST_CREATE = 1 << 0,  /* -EEXIST if the file exists */
+	FILES_MUST_REPLACE = 1 << 1, /* -ENOENT if it does not */
 };
 
-/* Writes a whole file: a temporary file beside it, fsync, rename; mode, owner and extended
- * attributes stay.  A file with several names, or whose owner this user cannot restore, is
- * overwritten in place, with the room for it reserved first.  Links are written through,
- * parents are made.  On failure the old content is whole and nothing is left behind, also
- * after kill -9 (a child removes the temporary file; what is overwritten in place, a child
- * writes to its end).
- * `expected` (may be NULL): what the caller read; -ESTALE when the file is no longer that.
- * Callers of one file exclude each other with files_lock(). */
+/* Writes a whole file by a temporary file beside it, fsync and rename; mode, owner and extended
+ * attributes stay.  A file with several links, or with an owner that this user cannot restore, is
+ * overwritten in place, after the space for the new content was reserved.  Follows symbolic links;
+ * creates missing directories.  On failure, even by SIGKILL, the old content is intact and no
+ * temporary file is left: a child process removes it, or finishes the overwriting.
+ * `expected` (may be NULL): the status when the caller read the file; -ESTALE if it has changed.
+ * Callers exclude each other by files_lock(). */
 int files_write(const struct files_root *root, const char *path, const void *content, size_t size,
 	unsigned flags, const struct stat *expected);
 
-/* Excludes other tool calls from changing what is in the directory of `path` (which need not
- * exist); released by closing the descriptor.  `interrupted` (may be NULL) ends the wait.
+/* Keeps other tool calls from changing entries of the directory of `path`, until the caller closes
+ * the returned descriptor.  `path` need not exist.  `interrupted` (may be NULL) ends the wait.
  * -ETIMEDOUT after 10 s, -EINTR. */
 int files_lock(const struct files_root *root, const char *path, bool (*interrupted)(void *user),
 	void *user);
 
-/* Copies `path` to a free name beside it: f.bak, f.bak.1, ...; mode and times are the
- * original's.  `*ret_backup` is its path; the caller frees it. */
+/* Copies `path`, with mode and times, to a free name beside it: f.bak, f.bak.1, ...  `*ret_backup`:
+ * the path of the copy; the caller frees it. */
 int files_backup(const struct files_root *root, const char *path, char **ret_backup);
 
 /* Removes one: nothing came of the change that it was for. */
@@ -84,8 +83,9 @@ void files_backup_undo(const struct files_root *root, const char *backup);
 char *files_near_names(const struct files_root *root, const char *path,
 	bool (*may_name)(void *user, const char *path), void *user);
 
-/* MIME type by content.  The caller frees it; NULL: unknown. */
+/* The MIME type of the content.  The caller frees it; NULL: unknown. */
 char *files_mime_type(const void *content, size_t size);
 
-/* xxh3-128 of the content as 32 hexadecimal digits, as the xattr user.isthmus.hash. */
+/* The xxh3-128 of the content as 32 hexadecimal digits, the same as in the xattr
+ * user.isthmus.hash. */
 void files_hash(const void *content, size_t size, char hash[33]);

@@ -1,8 +1,9 @@
 /*
- * tools/base/jobs.h - commands that run on while the agent does other things.
+ * tools/base/jobs.h - commands that run in the background.
  *
- * A job belongs to a session and ends with it, or when it is killed; with a mount, also when that
- * is unmounted.  Its output is kept up to a limit: of more, the last part. Threads: any.
+ * A job belongs to a session.  It is killed at the end of the session or on request; on a mount,
+ * also at unmount.  The last JOB_OUTPUT_BYTES of unread output are kept.
+ * Threads: any.
  */
 #pragma once
 
@@ -12,17 +13,17 @@
 #include "ops/support/buffer.h"
 
 enum {
-	JOBS_MAX = 16,             /* of a session, ended ones that were not looked at included */
-	JOB_OUTPUT_BYTES = 1 << 20 /* kept of what nobody has looked at */
+	JOBS_MAX = 16,             /* per session, including ended jobs with unread output */
+	JOB_OUTPUT_BYTES = 1 << 20 /* bound of the unread output of a job */
 };
 
 struct jobs;
 struct tool_call;
 
 struct jobs *jobs_new(void);       /* NULL: no memory */
-void jobs_free(struct jobs *jobs); /* kills what runs; NULL is fine */
+void jobs_free(struct jobs *jobs); /* kills running jobs; NULL is fine */
 
-/* What to run: as struct process_request has it. */
+/* The command; fields as in struct process_request. */
 struct job_request {
 	const char *command;
 	bool any_shell;
@@ -30,28 +31,29 @@ struct job_request {
 	const char *const *environment;
 };
 
-/* Starts one for the call's session, under the call's id in the log.  `*ret_number` names it from
- * now on.  -EAGAIN: there are JOBS_MAX; -errno. */
+/* Starts a job in the call's session; the log records its operations under the call's id.
+ * `*ret_number`: the number of the job in the functions below.  -EAGAIN: JOBS_MAX exist; -errno. */
 int jobs_start(struct tool_call *call, const struct job_request *request, unsigned *ret_number);
 
 struct job_look {
-	struct buffer output; /* since the last look; the caller's */
-	uint64_t missed;      /* bytes before it that could not be kept */
+	struct buffer output; /* unread output; the caller frees it */
+	uint64_t missed;      /* bytes before it that were dropped */
 	bool ended;
 	int exit_code, signal;
-	int error; /* -errno: it could not run, or how it ended is not known */
-	unsigned seconds;
+	int error;        /* -errno: the command could not run, or its exit status is unknown */
+	unsigned seconds; /* since the start */
 };
 
-/* Takes the output since the last look.  Waits up to `wait_ms` for some, or for the end; a
- * cancelled call waits no longer.  What has ended is forgotten with its last look.  -ENOENT. */
+/* Takes the unread output.  Waits up to `wait_ms` for output or for the end of the job; a cancelled
+ * call stops waiting.  A job that has ended is freed by this call.  -ENOENT: no such job. */
 int jobs_look(struct tool_call *call, unsigned number, unsigned wait_ms, struct job_look *ret_look);
 
-/* Sends input; `end`: and then its end.  -ENOENT; -EPIPE: it reads no more. */
+/* Writes to the job's standard input; `end`: and closes it then.  -ENOENT; -EPIPE: the job has
+ * closed its input. */
 int jobs_write(struct jobs *jobs, unsigned number, const void *data, size_t size, bool end);
 
-/* Ends it with everything it started, and waits for that.  -ENOENT. */
+/* Kills the job and all processes that it started, and waits for their end.  -ENOENT. */
 int jobs_kill(struct jobs *jobs, unsigned number);
 
-/* Appends a line for each: "1  running 12 s  npm run dev". */
+/* Appends one line per job: "1  running 12 s  npm run dev". */
 int jobs_list(struct jobs *jobs, struct buffer *out);

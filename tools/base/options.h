@@ -1,11 +1,11 @@
 /*
- * tools/base/options.h - command-line options made from a tool's schema.
+ * tools/base/options.h - command-line options, derived from a tool's schema.
  *
- * --name VALUE or --name=VALUE for each property ("_" or "-" alike); booleans need no value;
- * --name-from FILE takes a string from a file ("-": standard input).  Arrays: the option is
- * repeated, or given as JSON.  Objects: NAME=VALUE, repeated.  For an array of objects the
- * options are those of its items, and one that repeats begins the next item.  Words without
- * an option fill the required strings in order.
+ * --name VALUE or --name=VALUE for each property ("_" and "-" are equivalent); booleans need no
+ * value; --name-from FILE reads a string from a file ("-": standard input).  Arrays: repeat the
+ * option, or give JSON.  Objects: NAME=VALUE, repeated.  An array of objects has the options of its
+ * items; repeating one of them begins the next item.  Bare arguments fill the required strings in
+ * order.
  */
 #pragma once
 
@@ -13,12 +13,13 @@
 
 #include "ops/support/buffer.h"
 
-/* Turns the words into `arguments` (an object).  0, or -EINVAL with a sentence. */
+/* Adds the options in `argv` to `arguments` (an object).  0, or -EINVAL with a sentence in
+ * `problem`. */
 int options_parse(
 	const cJSON *schema, int argc, char **argv, cJSON *arguments, struct buffer *problem);
 
-/* A line for each option. */
+/* Appends one line of help per option.  0 or -errno. */
 int options_help(const cJSON *schema, struct buffer *out);
 
-/* All of a file, or of standard input for "-".  0 or -errno. */
+/* Reads a whole file, or standard input for "-".  0 or -errno. */
 int options_read_file(const char *path, struct buffer *content);

@@ -1,6 +1,6 @@
 /*
- * tools/base/output_notice.h - says which part of a long output an answer shows, and where all of
- * it is.
+ * tools/base/output_notice.h - the notice that says which part of a long output an answer shows,
+ * and which file has all of it.
  *
  * Threads: as tools/base/tool.h.
  */
@@ -10,7 +10,7 @@
 
 struct tool_call;
 
-/* The notice, which the caller frees; NULL: everything is shown, or there is no memory.  The file
- * is also put where commands run, if that is another machine, and its path there takes the place of
- * tail->path: read and grep know both. */
+/* Returns the notice, which the caller frees; NULL: all output is shown, or there is no memory.  If
+ * commands run on another machine, copies the file to it and sets tail->path to the path there;
+ * read and grep accept both paths. */
 char *output_notice(struct tool_call *call, struct tail *tail);

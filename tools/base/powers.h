@@ -1,10 +1,10 @@
 /*
- * tools/base/powers.h - what a limited child gives up before it looks at what is not trusted.
+ * tools/base/powers.h - restricts a limited child before it reads untrusted content.
  *
- * Threads: the calling one, which must be the only one.
+ * Threads: the process must have only the calling thread.
  */
 #pragma once
 
-/* From here on it computes, reads and writes what is open, and ends; nothing else.  A kernel
- * without filters leaves it the other limits (tools/base/limited_child.h). */
+/* Installs a seccomp filter: the process can compute, read and write open descriptors, and exit.
+ * On a kernel without filters only the limits of tools/base/limited_child.h apply. */
 void give_up_powers(void);

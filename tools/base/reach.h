@@ -9,10 +9,10 @@
 
 enum { REACH_WAIT_MS = 3000 };
 
-/* What keeps the mount of this control socket from its workspace, in a sentence for people that the
- * caller frees.  NULL: nothing.  For a sign of life it waits `wait_ms` at most; 0: it asks for
- * none, and says what the mount knows. */
+/* A sentence for people that says why the mount with this control socket cannot reach its
+ * workspace; the caller frees it.  NULL: it can.  Waits at most `wait_ms` for an answer of the
+ * workspace; 0: does not ask the workspace, and uses what the mount knows. */
 char *reach_problem(const char *control_socket, unsigned wait_ms);
 
-/* The same for the mount that `path` is on, which need not be there.  NULL also: on none. */
+/* The same for the mount of `path`, which need not exist.  NULL also if `path` is on no mount. */
 char *reach_problem_at(const char *path);

@@ -1,9 +1,10 @@
 /*
- * tools/base/schema.h - the part of JSON Schema that tool arguments use.
+ * tools/base/schema.h - the subset of JSON Schema that tool arguments use.
  *
- * type (one of string, integer, number, boolean, array, object, null; none, or a list of them:
- * any), properties, required, additionalProperties: false, items, enum, default, minimum, maximum,
- * minLength, maxLength, minItems, maxItems.  Other keywords are for readers. Threads: any.
+ * type (one of string, integer, number, boolean, array, object, null; a missing type, or a list of
+ * types, allows any), properties, required, additionalProperties: false, items, enum, default,
+ * minimum, maximum, minLength, maxLength, minItems, maxItems.  Other keywords are ignored.
+ * Threads: any.
  */
 #pragma once
 
@@ -11,20 +12,21 @@
 
 #include "ops/support/buffer.h"
 
-/* Checks `value`, converts what models often send in another form (numbers and lists as text, one
- * object in the place of a list of them), and adds the defaults of properties that are absent.  0,
- * or -EINVAL with one sentence in `problem` that names the argument. */
+/* Checks `value`, converts forms that models often send (numbers and lists as text, one object
+ * instead of a list of objects), and adds the defaults of absent properties.  0, or -EINVAL with a
+ * sentence in `problem` that names the argument. */
 int schema_check(const cJSON *schema, cJSON *value, struct buffer *problem);
 
-/* 0; -EINVAL with half a sentence in `problem`: a keyword has a value that no schema has. */
+/* Checks the schema itself.  0; -EINVAL: a keyword has an invalid value; `problem` gets the end of
+ * a sentence that says which. */
 int schema_check_form(const cJSON *schema, struct buffer *problem);
 
-/* True for one of the property names that `schema` requires. */
+/* Whether `schema` requires the property `name`. */
 int schema_requires(const cJSON *schema, const char *name);
 
-/* Turns the text of one command-line option into a value of the schema's type: strings as
- * they are, numbers and booleans parsed, others as JSON.  NULL when it is none. */
+/* Turns the text of a command-line option into a value of the schema's type: strings are copied,
+ * numbers and booleans parsed, other types parsed as JSON.  NULL: the text is not of that type. */
 cJSON *schema_value_from_text(const cJSON *schema, const char *text);
 
-/* The schema's type word; "string" when it says none. */
+/* The schema's type; "string" if it has none. */
 const char *schema_type(const cJSON *schema);

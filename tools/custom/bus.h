@@ -1,27 +1,27 @@
 /*
- * tools/custom/bus.h - what tools say to each other and to the agent, apart from their results.
+ * tools/custom/bus.h - events between custom tools, and their messages to the agent.
  *
- * Events go to the other processes that subscribed to their channel, in their order, from a thread
- * of its own; a process that lives for the session is started for an event that its tools wait for.
- * Messages wait for the next result of any tool.
+ * A thread delivers each event, in order, to the other processes that subscribed to its channel.
+ * If the tools of a source with "lifetime": "session" wait for the event, its process is started.
+ * Messages are kept until the next result of any tool.
  * Threads: any.
  */
 #pragma once
 
 #include "tools/custom/lines.h"
 
-/* Until custom_bus_leave() the process takes part.  `conversation` is where its messages go until
- * custom_bus_move().  0 or -ENOMEM. */
+/* Adds the process to the bus until custom_bus_leave().  Its messages go to `conversation` until
+ * custom_bus_move() sets another one.  0 or -ENOMEM. */
 int custom_bus_join(
 	struct custom_lines *lines, const struct custom_source *source, const char *conversation);
 void custom_bus_move(struct custom_lines *lines, const char *conversation);
 void custom_bus_leave(struct custom_lines *lines);
 
-/* True when the process's message was about the bus, and is done. */
+/* Handles a message of the process if it is for the bus.  False: it is not. */
 bool custom_bus_take(struct custom_lines *lines, const cJSON *message);
 
-/* Waits until all events so far are delivered, `ms` at most. */
+/* Waits, at most `ms`, until all events so far are delivered. */
 void custom_bus_drain(int ms);
 
-/* No process takes part any more: ends the thread.  At most once. */
+/* Ends the thread, after all processes have left.  Called at most once. */
 void custom_bus_end(void);

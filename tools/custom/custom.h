@@ -1,11 +1,11 @@
 /*
- * tools/custom/custom.h - tools that are not built in: found on disk when somebody asks for one.
+ * tools/custom/custom.h - custom tools: tools that are found on disk.
  *
- * A tool is an executable (or a directory with tool.json) in one of the places of
- * isthmus-tools(1), CUSTOM TOOLS.  It speaks Amp's toolbox protocol (one process a call, text or
- * JSON) or isthmus-tool/1 (JSON lines).  Nothing is looked for, and nothing runs, before the
- * registry is asked for a name that is not built in, or for all of them.
- * Threads: custom_use() before any other; the rest as the registry.
+ * A custom tool is an executable, or a directory with tool.json, in one of the places listed in
+ * isthmus-tools(1), CUSTOM TOOLS.  It speaks Amp's toolbox protocol (one process per call, text or
+ * JSON) or isthmus-tool/1 (JSON lines).  The search starts, and programs run, only when the
+ * registry is asked for a name that is not built in, or for all names.
+ * Threads: custom_use() first; the others as the registry.
  */
 #pragma once
 
@@ -15,30 +15,30 @@
 enum { CUSTOM_PATHS_MAX = 64 };
 
 struct custom_options {
-	const char *root;                    /* the directory that calls work in */
-	const char *paths[CUSTOM_PATHS_MAX]; /* of --tool, in their order */
+	const char *root;                    /* the root directory of calls */
+	const char *paths[CUSTOM_PATHS_MAX]; /* of the options --tool, in their order */
 	size_t path_count;
-	void (*changed)(void); /* may be NULL; from any thread, once the tools are others */
-	const char *session;   /* that calls are in which name none; NULL: it has no name */
+	void (*changed)(void); /* called by any thread when the tools have changed; may be NULL */
+	const char *session;   /* session of calls that name none; NULL: one without a name */
 };
 
-/* Has the registry find custom tools.  `options` is kept, not copied. */
+/* Makes the registry find custom tools.  Keeps the pointer `options`. */
 void custom_use(const struct custom_options *options);
 
-/* Ends what runs for custom tools: the session is over, and so are all calls. */
+/* Ends all processes of custom tools, after the last call of the session. */
 void custom_end(void);
 
-/* Shows the tools of a project that are not trusted as they are, and asks on the terminal.  True:
- * they are trusted now, and the registry looks again. */
+/* Shows the project's tools that are new or have changed since they were trusted, and asks on the
+ * terminal whether to trust them.  True: they are trusted now, and the registry searches again. */
 bool custom_trust_ask(const struct custom_options *options);
 
-/* isthmus tool list, trust and new, and isthmus session: each the exit code.  `argv[0]` is that
- * word. */
+/* isthmus tool list, trust and new, and isthmus session.  Each returns the exit status; `argv[0]`
+ * is the name of the command. */
 int custom_list_command(const struct custom_options *options, bool as_json);
 int custom_trust_command(const struct custom_options *options, bool yes);
 int custom_new_command(int argc, char **argv);
 int custom_session_command(int argc, char **argv);
 
-/* The command at-workspace: runs argv[2], a request for the mount whose control socket is argv[1],
- * in the place of this process. */
+/* The command at-workspace: runs argv[2], an exec request for the mount with the control socket
+ * argv[1], and passes its input, output and exit status through this process. */
 int custom_at_workspace_command(int argc, char **argv);

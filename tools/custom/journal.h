@@ -1,52 +1,55 @@
 /*
- * tools/custom/journal.h - what custom tools answered earlier in a session, for their state.
+ * tools/custom/journal.h - the earlier results of custom tools in a session, from which they
+ * restore their state.
  *
- * A session is a tree: each result follows the one before, until somebody moves to an earlier one
- * and goes on from there.  What counts is the branch, from the first result to where the session
- * is. A session that has a name (--conversation) is kept in a file of the user's until nothing came
- * for 30 days, else (NULL) it is as long as the program.  Threads: any.
+ * A session is a tree: each result follows the one before, until the session moves to an earlier
+ * result and continues from there.  The branch is the path from the first result to the session's
+ * present position.  A session with a name (--conversation) is kept in a file of the user until it
+ * was not used for 30 days; one without a name (NULL) lives as long as the program.
+ * Threads: any.
  */
 #pragma once
 
 #include "tools/custom/internal.h"
 
-/* The earlier results of the source's tools on the branch, the oldest first: [{tool, call,
- * is_error, details}]; the caller deletes it.  The oldest are left out of what is too long for a
- * line. */
+/* The results of the source's tools on the branch, the oldest first: [{tool, call, is_error,
+ * details}], without the oldest if they do not fit into a line.  The caller deletes it. */
 cJSON *custom_journal_entries(const char *session, const struct custom_source *source);
 
-/* One more result {content, details}, which may have neither.  `writer` names the process that
- * knows of it already. */
+/* Adds a result {content, details}; both members are optional.  `writer`: the process that has
+ * produced it and needs no notice. */
 void custom_journal_add(
 	const struct tool_call *call, const cJSON *result, bool is_error, const char *writer);
 
-/* The result of a call in any session that has a name, with what it was called for: {source, tool,
- * call, is_error, args, content, details, root}, without what was too long; the caller deletes it.
- * NULL: there is none. */
+/* The result of a call in any session with a name, with its arguments: {source, tool, call,
+ * is_error, args, content, details, root}; members that were too long are missing.  The caller
+ * deletes it; NULL: there is none. */
 cJSON *custom_journal_find(const char *call_id);
 
-/* Moves to the result of the call `to`, or with NULL to before the first.  `how`: "branch" or
- * "tree".  0; -ENOENT: there is no such result; -errno. */
+/* Moves the session to the result of the call `to`; NULL: before the first result.  `how`: "branch"
+ * or "tree".  0; -ENOENT: no such result; -errno. */
 int custom_journal_move(const char *session, const char *to, const char *how);
 
-/* The call whose result is where the session is, which the caller frees; NULL: before the first. */
+/* The call whose result is the session's present position; the caller frees it.  NULL: before the
+ * first result. */
 char *custom_journal_place(const char *session);
 
-/* Something else that happens to the session: "start", "shutdown", or "switch" to the session `to`
- * (of the others NULL).  0 or -errno. */
+/* Records another event of the session: "start", "shutdown", or "switch" to the session `to` (NULL
+ * for the other events).  0 or -errno. */
 int custom_journal_event(const char *session, const char *event, const char *to);
 
-/* The session that was last switched to since the journal had `*bytes`, which are brought up to
- * date, or this one itself when it was started after that; the caller frees it.  NULL: neither. */
+/* The session of the last "switch" since the journal had `*bytes` bytes, or this session itself if
+ * it was started after that; the caller frees it.  NULL: neither.  Updates `*bytes`. */
 char *custom_journal_switched(const char *session, size_t *bytes);
 
-/* What happened since the journal had `*bytes`, likewise: "shutdown", "start", "branch" or "tree"
- * (that also when the state of the source is another one now than `writer` knows); else NULL. */
+/* The event since the journal had `*bytes` bytes, which it updates: "shutdown", "start", "branch"
+ * or "tree"; "tree" also if the source's state is no longer the one that `writer` knows.  NULL:
+ * none. */
 const char *custom_journal_changed(
 	const char *session, const struct custom_source *source, const char *writer, size_t *bytes);
 
-/* All results, on the branch or not, and moves: [{tool, call, is_error, on_branch}]. */
+/* All results, on the branch or not: [{tool, call, is_error, on_branch}]. */
 cJSON *custom_journal_list(const char *session);
 
-/* The file of a session that has a name, which the caller frees; NULL: none. */
+/* The file of a session with a name; the caller frees it.  NULL: there is none. */
 char *custom_journal_path(const char *session);

@@ -1,19 +1,21 @@
 /*
- * tools/custom/messages.h - what tools have for the agent beside their results.
+ * tools/custom/messages.h - messages of custom tools to the agent, beside their results.
  *
- * They wait, the oldest first, for the next result of any tool in their conversation, unless
- * somebody takes each as it comes.  Threads: any.
+ * They are kept, the oldest first, for the next result of any tool in their conversation, unless
+ * custom_messages_redirect() sends each on at once.
+ * Threads: any.
  */
 #pragma once
 
 #include <cjson/cJSON.h>
 
-/* `message` of isthmus-tool/1, from the tool at `path`.  "queued", or "sent": somebody took it.
- * Static. */
+/* Keeps or sends on the `message` of isthmus-tool/1 from the tool at `path`.  Returns "queued" or
+ * "sent", a static string. */
 const char *custom_message_keep(const char *conversation, const char *path, const cJSON *message);
 
-/* The messages so far, once: [{text, display, custom_type}]; NULL: none.  The caller deletes it. */
+/* Removes and returns the messages so far: [{text, display, custom_type}]; the caller deletes it.
+ * NULL: none. */
 cJSON *custom_messages_take(const char *conversation);
 
-/* Has each go to `take` instead, which deletes it. */
+/* Passes each further message to `take`, which deletes it. */
 void custom_messages_redirect(void (*take)(void *user, cJSON *message), void *user);

@@ -1,10 +1,10 @@
 /*
- * tools/image/image.h - pictures as models take them: no side longer than IMAGE_SIDE_MAX, and no
- * more bytes than IMAGE_MAX_BYTES, which are 4.5 MB of base64.
+ * tools/image/image.h - converts pictures to a form that models accept: no side longer than
+ * IMAGE_SIDE_MAX, and at most IMAGE_MAX_BYTES (4.5 MB of base64).
  *
- * They come from anywhere, so that libpng, libjpeg-turbo, libwebp and giflib look at them in a
- * limited child, which this program is when started as "isthmus-tools image".  Where it was built
- * without them, pictures that are small enough in bytes stay as they are.
+ * Pictures are untrusted, so libpng, libjpeg-turbo, libwebp and giflib decode them in a limited
+ * child: this program, started as "isthmus-tools image".  A build without these libraries passes on
+ * pictures that are small enough and refuses others.
  * Threads: any.
  */
 #pragma once
@@ -20,11 +20,11 @@ enum {
 	IMAGE_PIXELS_MAX = 100 * 1000 * 1000,
 };
 
-/* Whether models take pictures of this type. */
+/* Whether models accept pictures of this type. */
 bool image_is_shown(const char *mime_type);
 
-/* Makes `bytes` (taken over) of the type the picture of the answer, scaled where it must be, and
- * says so in its text and data.  `name` is the path or URL.  0, or -1: recorded. */
+/* Puts the picture into the result, scaled down if necessary, and describes it in `text` and
+ * `data`.  Takes over `bytes`.  `name`: the path or URL.  0, or -1 (recorded). */
 int image_show(
 	struct tool_call *call, const char *name, const char *mime_type, struct buffer *bytes);
 
@@ -35,24 +35,24 @@ int image_add(struct tool_call *call, const char *mime_type, struct buffer *byte
 /* The limited child's main(); it does not return once it has looked at a picture. */
 int image_command(int argc, char **argv);
 
-/* ---- Within the child ----------------------------------------------------------------- */
+/* ---- In the child --------------------------------------------------------------------- */
 
-/* What is known before anything is decoded. */
+/* What the header of a picture says. */
 struct image_head {
 	enum image_kind { IMAGE_PNG, IMAGE_JPEG, IMAGE_WEBP, IMAGE_GIF } kind;
 	int width, height;
 };
 
-/* A picture of rows of `width` pixels, 0xAARRGGBB each, that no padding separates. */
+/* Rows of `width` pixels, 0xAARRGGBB each, without padding. */
 struct image_pixels {
 	uint32_t *argb;
 	int width, height;
 };
 
-/* 0; -EINVAL: it is none of the four, or broken. */
+/* 0; -EINVAL: not one of the four formats, or damaged. */
 int image_read_head(const uint8_t *data, size_t size, struct image_head *ret_head);
 
-/* The (first) picture, no smaller than `width` x `height` unless it is so itself; -EINVAL: it
- * is broken; -ENOMEM.  The caller frees `argb`. */
+/* Decodes the first picture of the file, possibly scaled down, but not below `width` x `height`.
+ * The caller frees `argb`.  0; -EINVAL: damaged; -ENOMEM. */
 int image_decode(const struct image_head *head, const uint8_t *data, size_t size, int width,
 	int height, struct image_pixels *ret_pixels);

@@ -1,8 +1,7 @@
 /*
- * tools/image/pdf.h - what models see of a PDF: its text, and pages as pictures.
+ * tools/image/pdf.h - the text of a PDF, and its pages as pictures.
  *
- * By the programs of poppler, each as a limited child; where they are not installed the call
- * fails, and says so.
+ * Runs the programs of poppler as limited children; the call fails if they are not installed.
  * Threads: any.
  */
 #pragma once
@@ -19,11 +18,11 @@ static inline bool pdf_is_one(const uint8_t *head, size_t size)
 	       head[4] == '-';
 }
 
-/* Appends the text of one page (from 1; 0: of all), under a line that says how many there are and
- * one for each page.  0, or -1: recorded. */
+/* Appends the text of one page (from 1; 0: all pages), after a line with the number of pages and
+ * with a line before each page.  0, or -1 (recorded). */
 int pdf_text(struct tool_call *call, const char *path, const struct buffer *bytes, int64_t page,
 	struct buffer *text);
 
-/* Makes the page the picture of the answer.  0, or -1: recorded. */
+/* Puts the page into the result as a picture.  0, or -1 (recorded). */
 int pdf_show_page(
 	struct tool_call *call, const char *path, const struct buffer *bytes, int64_t page);

@@ -1,14 +1,15 @@
 /*
- * tools/search/literal.h - strings one of which every match of a pattern has in it.
+ * tools/search/literal.h - derives literal strings from a pattern, so that every match contains at
+ * least one of them.
  *
- * They are found many times faster than the pattern, and where none of them is, nothing can
- * match.
+ * Searching for the strings is many times faster than matching the pattern; text without any of
+ * them cannot match.
  */
 #pragma once
 
 #include "ops/support/literals.h"
 
-/* The strings of `pattern`: of plain text, or of a PCRE2 pattern without PCRE2_EXTENDED.
- * 0 with `*ret_literals` NULL when it has none that would help; -ENOMEM. */
+/* The strings of `pattern`, which is plain text or a PCRE2 pattern without PCRE2_EXTENDED.
+ * 0; `*ret_literals` NULL: no string would help; -ENOMEM. */
 int literals_of_pattern(
 	const char *pattern, bool plain, bool ignore_case, struct literals **ret_literals);

@@ -1,9 +1,10 @@
 /*
- * tools/shell/shell.h - what a command line does, as far as that can be known before it runs.
+ * tools/shell/shell.h - analyses what a command line does, before it runs.
  *
- * The line is parsed (tools/shell/shell_parse.h), each simple command in it is looked up in a table
- * (tools/shell/shell_programs.h), also in ( ), $( ), and in what env, xargs, bash -c and the like
- * run, and each path is followed to where it leads (tools/shell/shell_paths.h). Threads: any.
+ * The line is parsed (tools/shell/shell_parse.h).  Each simple command, including those in ( ), $(
+ * ) and those that env, xargs, bash -c and the like run, is looked up in a table
+ * (tools/shell/shell_programs.h).  Links in each path are followed (tools/shell/shell_paths.h).
+ * Threads: any.
  */
 #pragma once
 
@@ -11,28 +12,28 @@
 
 enum { SHELL_COMMANDS_MAX = 500 };
 
-/* A simple command.  Words have quotes where they are not plain letters, so that no two different
- * commands have the same text; "${...}" stands for what is not known. */
+/* A simple command.  Words that are not plain letters are quoted, so that different commands have
+ * different texts; "${...}" stands for an unknown value. */
 struct shell_step {
-	char *text;      /* settings and words, with one blank between */
-	char *plain;     /* without what may stand around a name that a rule denies: "git push" for
-			  * "X=1 /usr/bin/git -C d push" */
-	char *remember;  /* the beginning that "always" should cover: "npm run x", "ls" */
-	bool only_reads; /* proved: it needs no rule */
-	bool must_ask;   /* no rule may allow it */
+	char *text;      /* assignments and words, separated by one blank */
+	char *plain;     /* without assignments, directory and options before a sub-command, for
+			  * rules that deny: "git push" for "X=1 /usr/bin/git -C d push" */
+	char *remember;  /* the prefix that PERMISSION_ALWAYS covers: "npm run x", "ls" */
+	bool only_reads; /* the table proves that it only reads: needs no rule */
+	bool must_ask;   /* no rule can allow it */
 };
 
 struct shell_analysis {
 	struct shell_step *steps;
 	size_t count;
 	struct shell_paths paths;
-	char *line;       /* to run when rules allow it: the line as it was parsed, printed again.
-			   * NULL: nothing of it is known but `reason` */
-	bool must_ask;    /* no rule may allow the line */
-	char reason[200]; /* why that, or why a step must ask: "it ..."; "" */
+	char *line;       /* the parsed line, printed again; this is run if rules allow it.  NULL:
+			   * the line could not be parsed, see `reason` */
+	bool must_ask;    /* no rule can allow the line */
+	char reason[200]; /* why the line or a step must ask: "it ..."; "": none must */
 };
 
-/* `settings` are what stands in front of every command, as "A=1 B=2 "; "" for none.
+/* `settings`: assignments that apply to every command, such as "A=1 B=2 "; "": none.
  * 0 or -ENOMEM. */
 int shell_analyse(const struct shell_context *context, const char *settings, const char *line,
 	struct shell_analysis *ret_analysis);
@@ -43,9 +44,9 @@ int shell_analyse_words(const struct shell_context *context, const char *const *
 
 void shell_analysis_done(struct shell_analysis *analysis);
 
-/* True for a setting that only changes how output looks, and names no path. */
+/* Whether the assignment only changes how output looks, and its value is no path. */
 bool shell_setting_is_harmless(const char *name, size_t length, const char *value);
 
-/* True for PATH, LD_PRELOAD, IFS and others that change what a command name means or does: no rule
- * may allow to set one. */
+/* Whether the variable changes what a command name means or does (PATH, LD_PRELOAD, IFS and
+ * others): no rule can allow setting it. */
 bool shell_variable_is_special(const char *name, size_t length);

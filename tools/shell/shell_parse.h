@@ -1,16 +1,17 @@
 /*
- * tools/shell/shell_parse.h - a strict subset of bash: text to tree, and the tree printed again.
+ * tools/shell/shell_parse.h - parses a strict subset of bash, and prints the tree again.
  *
  * The subset: words with '...', "...", backslashes and $'...' (\n \t \\ \' \" only); ~ and ~/x;
  * the patterns * ? [a-z]; $X, ${X}, $1, $? and the like; $( ); X=1; pipelines, !, time, && || ; &
  * and newline; ( ) and { }; > >> >| < 2>&1 &> <<< and here-documents without expansions.
- * Everything else is outside: other reserved words, functions, backticks, braces that expand,
- * ${X...} with an operator, arithmetic, arrays, <( ), invisible characters, invalid UTF-8,
- * and whatever shells and versions of bash read differently.
+ * Everything else is refused: other reserved words, functions, backticks, brace expansion, ${X...}
+ * with an operator, arithmetic, arrays, <( ), invisible characters, invalid UTF-8, and constructs
+ * that shells or versions of bash interpret differently.
  *
- * The printed line means the same to bash, and has nothing in it that is not in the tree: every
- * literal is quoted unless it is plain letters.  To run a printed line is to run what was analysed.
- * Threads: any; nothing here looks at a file.
+ * The printed line means the same to bash and contains nothing that is not in the tree: every
+ * literal is quoted unless it is plain letters.  Running the printed line therefore runs exactly
+ * what was analysed.
+ * Threads: any.  No function here accesses a file.
  */
 #pragma once
 
@@ -23,23 +24,23 @@ enum { SHELL_LINE_MAX_BYTES = 100000, SHELL_DEPTH_MAX = 30 };
 
 enum shell_part_type {
 	SHELL_LITERAL,  /* `text` */
-	SHELL_HOME,     /* ~ at the beginning; ends the word or comes before a / */
+	SHELL_HOME,     /* ~ at the beginning of the word, before its end or a / */
 	SHELL_PATTERN,  /* `text` is * or ? or [...] */
-	SHELL_VARIABLE, /* `text` is its name */
+	SHELL_VARIABLE, /* `text` is the name of the variable */
 	SHELL_OUTPUT,   /* $( ) of `commands` */
 };
 
 struct shell_part {
 	enum shell_part_type type;
-	bool quoted;      /* SHELL_VARIABLE, SHELL_OUTPUT: neither split nor expanded again */
-	const char *text; /* without quotes */
+	bool quoted; /* SHELL_VARIABLE, SHELL_OUTPUT: the value is neither split nor a pattern */
+	const char *text; /* after quote removal */
 	struct shell_command *commands;
 	struct shell_part *next;
 };
 
-/* One word, or one X=1 before the words.  Neighbours are never both literals. */
+/* A word, or an assignment X=1 before the words.  Adjacent parts are never both literals. */
 struct shell_token {
-	const char *name; /* of the variable that it sets, or NULL */
+	const char *name; /* the variable of an assignment; NULL: a word */
 	struct shell_part *parts;
 	struct shell_token *next;
 };
@@ -57,16 +58,16 @@ enum shell_redirection_type {
 
 struct shell_redirection {
 	enum shell_redirection_type type;
-	char fd;                    /* the digit in front, or 0 */
+	char fd;                    /* the digit before the operator, or 0 */
 	bool clobber;               /* >| */
 	char from;                  /* SHELL_COPY_...: a digit, or - to close */
-	struct shell_token *target; /* else */
+	struct shell_token *target; /* other types */
 	struct shell_redirection *next;
 };
 
-/* What comes after a command. */
+/* The operator after a command. */
 enum shell_join {
-	SHELL_THEN,       /* ; newline, the end */
+	SHELL_THEN,       /* ; or newline, or the end of the line */
 	SHELL_BACKGROUND, /* & */
 	SHELL_AND,
 	SHELL_OR,
@@ -79,35 +80,35 @@ enum shell_command_type { SHELL_SIMPLE, SHELL_SUBSHELL /* ( ) */, SHELL_GROUP /*
 struct shell_command {
 	enum shell_command_type type;
 	const char *prefix;           /* "! ", "time " or both; "" */
-	struct shell_token *settings; /* SHELL_SIMPLE: X=1 in front ... */
-	struct shell_token *words;    /* ... and the words; there may be neither */
-	struct shell_command *body;   /* else; never NULL */
+	struct shell_token *settings; /* SHELL_SIMPLE: the assignments; may be NULL */
+	struct shell_token *words;    /* SHELL_SIMPLE: the words; may be NULL */
+	struct shell_command *body;   /* other types; never NULL */
 	struct shell_redirection *redirections;
 	enum shell_join join;
 	struct shell_command *next; /* never NULL after && || | |& */
 };
 
 struct shell_tree {
-	struct shell_command *commands; /* NULL: there is no command in the line */
-	struct shell_block *memory;     /* of all of it */
+	struct shell_command *commands; /* NULL: the line has no command */
+	struct shell_block *memory;     /* of the whole tree */
 };
 
-/* 0, -ENOMEM, or -EINVAL with what is outside the subset in `*ret_problem` (static; "it ..."). */
+/* 0; -ENOMEM; -EINVAL: outside the subset, `*ret_problem` (static; "it ...") says why. */
 int shell_parse(const char *line, struct shell_tree *ret_tree, const char **ret_problem);
 void shell_tree_done(struct shell_tree *tree);
 
-/* Makes the word stand for `text`.  0 or -ENOMEM. */
+/* Replaces the word by the literal `text`.  0 or -ENOMEM. */
 int shell_tree_replace(struct shell_tree *tree, struct shell_token *token, const char *text);
 
-/* Appends the list as one line of bash.  0 or -ENOMEM. */
+/* Appends the commands as one line of bash.  0 or -ENOMEM. */
 int shell_print(const struct shell_command *commands, struct buffer *out);
 
-/* Appends the word; no two different ones are printed the same.  0 or -ENOMEM. */
+/* Appends the word; different words are printed differently.  0 or -ENOMEM. */
 int shell_print_token(const struct shell_token *token, struct buffer *out);
 
-/* Appends the text as a word: as it is when it has only letters, digits and _./,:+@%^=-, else
+/* Appends the text as one word: unchanged if it has only letters, digits and _./,:+@%^=-, else
  * quoted.  0 or -ENOMEM. */
 int shell_print_literal(const char *text, struct buffer *out);
 
-/* True for the words that bash does not take for programs where a command begins. */
+/* Whether bash takes the word for a reserved word, not a program, at the start of a command. */
 bool shell_is_reserved(const char *text, size_t size);

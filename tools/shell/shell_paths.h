@@ -1,8 +1,8 @@
 /*
- * tools/shell/shell_paths.h - from a path in a command line to what rules about files are about.
+ * tools/shell/shell_paths.h - turns the paths of a command line into paths that rules can match.
  *
- * Links in the tree are followed, patterns become the names that match now, and what is outside
- * of the root is said to be.  More is taken to match than bash takes, never less.
+ * Follows links in the tree, expands patterns to the names that match now, and marks paths outside
+ * the root.  A pattern may be expanded to more names than bash would match, never to fewer.
  * Threads: any.
  */
 #pragma once
@@ -12,29 +12,29 @@
 /* Where a line runs. */
 struct shell_context {
 	const struct files_root *root;
-	const char *directory;           /* below it */
-	bool root_unknown;               /* what its absolute path is there */
-	struct permissions *permissions; /* rules about files below a directory; may be NULL */
+	const char *directory; /* working directory, below the root */
+	bool root_unknown;     /* the root's absolute path where the line runs is unknown */
+	struct permissions *permissions; /* rules about files; may be NULL */
 };
 
 struct shell_path {
-	char *path;    /* below the root; else absolute, or with "~" or ".." in front */
-	unsigned uses; /* enum permission_use; 0: outside of the root */
+	char *path;    /* below the root; outside: absolute, or beginning with "~" or ".." */
+	unsigned uses; /* enum permission_use; 0: outside the root */
 };
 
 struct shell_paths {
 	struct shell_path *list;
 	size_t count;
-	const char *reason; /* why a question is needed whatever the rules say; static; or NULL */
+	const char *reason; /* why no rule can allow the paths; static; or NULL */
 	bool no_memory;
-	unsigned entries; /* of directories that were looked at */
+	unsigned entries; /* directory entries that were looked at, which are bounded */
 };
 
 void shell_paths_done(struct shell_paths *paths);
 
 enum shell_path_flags {
-	SHELL_PATH_PATTERN = 1 << 0, /* it has * ? [ that are not behind a backslash */
-	SHELL_PATH_COPIED = 1 << 1,  /* what is below it may become what is written */
+	SHELL_PATH_PATTERN = 1 << 0, /* it has unescaped * ? [ */
+	SHELL_PATH_COPIED = 1 << 1,  /* files below it may be copied to the written paths */
 };
 
 /* Adds where the path leads; `use` is of enum shell_use. */
@@ -44,5 +44,5 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_context *cont
 /* False when surely no name matches: bash then takes the pattern as it stands. */
 bool shell_pattern_matches(const struct shell_context *context, const char *pattern);
 
-/* Makes a pattern, in place, the name that it is taken for then. */
+/* Turns a pattern without a match, in place, into the name that bash uses. */
 void shell_pattern_unescape(char *pattern);

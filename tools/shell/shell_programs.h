@@ -1,12 +1,12 @@
 /*
- * tools/shell/shell_programs.h - what one simple command does, as far as its words say.
+ * tools/shell/shell_programs.h - judges what one simple command does, by its words.
  *
  * A table has a row per program: its options, which of its words are files that it reads or
- * writes, what must be asked, and where a command inside it begins (env, xargs, find -exec).
- * It only vouches for what a row proves.  A program without a row may do anything: each of its
- * words is then taken as a path that it may read and write.
- * Assignments and redirections are the caller's.  Paths are as written: relative to the working
- * directory, with "~", "..", links and patterns unresolved.
+ * writes, which of them must ask, and where an inner command begins (env, xargs, find -exec).
+ * An answer claims only what the row proves.  A program without a row may do anything: each of its
+ * words then counts as a path that it may read and write.
+ * The caller handles assignments and redirections.  Paths are returned as written: relative to the
+ * working directory, with "~", "..", links and patterns unresolved.
  * Threads: any.
  */
 #pragma once
@@ -14,71 +14,71 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One word, as far as it is known before the line runs. */
+/* A word, as far as it is known before the line runs. */
 struct shell_word {
-	/* After quote removal.  When `glob`, a pattern: what was quoted of * ? [ \ has a \ before
-	 * it.  When not `known`, the known beginning ("" if none). */
+	/* The word after quote removal.  `glob`: a pattern in which quoted * ? [ \ have a \ before
+	 * them.  Not `known`: the known prefix, or "". */
 	const char *text;
-	bool known; /* false: an expansion in it has a value that is not known */
-	bool glob;  /* becomes the file names that match, if any do */
-	bool split; /* not known, and not quoted: becomes any number of any words */
+	bool known; /* false: it has an expansion with an unknown value */
+	bool glob;  /* bash replaces it by the file names that match, if any */
+	bool split; /* unknown and unquoted: may become any number of words */
 };
 
 enum shell_use {
 	SHELL_READS = 1 << 0,
 	SHELL_WRITES = 1 << 1,
-	SHELL_TREE = 1 << 2,    /* and what is below it */
-	SHELL_FOLLOWS = 1 << 3, /* and, if it is a directory, what links below it lead to */
+	SHELL_TREE = 1 << 2,    /* also everything below it */
+	SHELL_FOLLOWS = 1 << 3, /* in a directory, also the targets of links below it */
 };
 
 /* A word, or a part of one (-oFILE, --opt=FILE, @FILE, HEAD:FILE), that is a path. */
 struct shell_program_use {
 	char *path;
-	unsigned use; /* of enum shell_use */
-	bool known;   /* false: only the beginning of the path is known */
+	unsigned use; /* enum shell_use */
+	bool known;   /* false: `path` is only the beginning of the path */
 	bool glob;    /* `path` is a pattern */
-	size_t word;  /* in which word; 0 when no word names it (rg alone reads ".") */
+	size_t word;  /* index of the word; 0: no word names it (rg alone reads ".") */
 };
 
 struct shell_program_answer {
-	/* In words[0], after its last "/": what rules compare.  Never NULL. */
+	/* words[0] after its last "/", which rules compare.  Never NULL. */
 	const char *name;
 
 	struct shell_program_use *uses;
 	size_t use_count;
 
-	/* Proved by the table: with these words it only prints, besides reading `uses` and what
-	 * `inner` does.  Allowed without a rule. */
+	/* The table proves that the command only prints, apart from reading `uses` and running
+	 * `inner`.  It is allowed without a rule. */
 	bool only_reads;
 
-	/* Not "": no rule may allow it, and why ("git -c can run commands"). */
+	/* Not "": why no rule can allow the command ("git -c can run commands"). */
 	char reason[160];
 
-	/* A command that it runs (words of `words`, or unknown ones for "{}" and for what xargs
-	 * adds), or a line for bash (bash -c, eval).  NULL: none.  `inner[i].text` borrows. */
+	/* The inner command: words of `words`, unknown words for "{}" and for what xargs adds; or a
+	 * line for bash (bash -c, eval).  NULL: none.  `inner[i].text` is borrowed. */
 	struct shell_word *inner;
 	size_t inner_count;
 	char *inner_line;
-	size_t inner_line_word; /* the word that is the line; 0: it is joined of several */
-	bool transparent;       /* it does nothing but run that: env, nice, timeout, bash -c */
+	size_t inner_line_word; /* the word that is the line; 0: the line joins several words */
+	bool transparent;       /* only runs the inner command: env, nice, timeout, bash -c */
 
-	/* words[plain_from] and on are what deny rules see behind the name: past the options
-	 * before a sub-command ("git -C d push" is "git push").  1 when there are none. */
+	/* Rules that deny see the name and the words from words[plain_from] on, which leaves out
+	 * options before a sub-command ("git -C d push" is "git push").  1: nothing is left out. */
 	size_t plain_from;
-	size_t prefix; /* words that "always" covers: 1 for ls, 2 for "npm test", 3 for "npm run x"
+	size_t prefix; /* words that PERMISSION_ALWAYS covers: "ls" 1, "npm test" 2, "npm run x" 3
 			*/
 };
 
 /*
- * Judges `count` (1 or more) words; words[0] is the program.  Time is linear in their length.
- * 0 or -ENOMEM.  The answer borrows from `words`.
+ * Judges a command of `count` (1 or more) words; words[0] is the program.  Takes time linear in
+ * their length.  0 or -ENOMEM.  The answer borrows strings from `words`.
  */
 int shell_program_judge(
 	const struct shell_word *words, size_t count, struct shell_program_answer *ret_answer);
 
-/* Frees what the answer holds; all zero is fine. */
+/* Frees the members of the answer, which may be all zero. */
 void shell_program_answer_done(struct shell_program_answer *answer);
 
-/* True for a variable that, set for a command, changes nothing but how its output looks (LC_ALL,
- * TZ, NO_COLOR).  Any other can change what some command does or runs. */
+/* Whether setting the variable for a command only changes how its output looks (LC_ALL, TZ,
+ * NO_COLOR).  Any other variable may change what some command does or runs. */
 bool shell_variable_is_harmless(const char *name, size_t length);

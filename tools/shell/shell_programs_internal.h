@@ -1,66 +1,68 @@
 /*
- * tools/shell/shell_programs_internal.h - the rows of the table of programs, and what reads them.
+ * tools/shell/shell_programs_internal.h - the rows of the table of programs, and the functions that
+ * interpret them.
  *
- * `options` and `operands` are texts, so that a program is a row:
+ * `options` and `operands` are strings in a small language, so that a program is one row:
  *
- *   options   tokens with blanks between: "-nr" are two flags, "--name" is one, and what follows
- *             the name says what the option does:
- *               :  takes a value           =  may have a value, but only attached (--color=x)
- *               #  or the next word is it, if that is a number (make -j 4)
+ *   options   tokens separated by blanks: "-nr" are two flags, "--name" is one.  Marks after the
+ *             name say what the option does:
+ *               :  takes a value           =  may have an attached value (--color=x)
+ *               #  as =, or the next word is the value if it is a number (make -j 4)
  *               <  reads the file that its value names    >  writes it    &  both
  *               @  its value may be @FILE, NAME=@FILE or NAME=<FILE, which it reads
- *               ~  its value is the directory that it works in
- *               +  takes a name in front of its value (jq --arg NAME VALUE)
- *               ^  takes the place of the first operand (grep -e)     $  of the last (cp -t)
- *               *  makes what is below the operands count as well (grep -r)
+ *               ~  its value is the working directory
+ *               +  takes a name before its value (jq --arg NAME VALUE)
+ *               ^  replaces the first operand (grep -e)     $  replaces the last one (cp -t)
+ *               *  operands include everything below them (grep -r)
  *               !  can run other commands: asks        %  can change what is read or run: asks
- *               /  follows links to any place: asks    ?  not only reads, but needs no question
- *   operands  what the words that are no options are, by place; "x*" is any number of x:
+ *               /  follows links to any place: asks    ?  does more than read, but need not ask
+ *   operands  the meaning of the words that are not options, by position; "x*": any number of x:
  *               t  text     r  a file that is read     w  written     b  both
- *               R W B  the same and what is below      F  as R, following links
- *               d D  w W, and if it is a directory, the other operands are written in it
+ *               R W B  the same, with everything below F  as R, following links
+ *               d D  w W; if it is a directory, the other operands are written in it
  *               v  a revision, a file or REVISION:FILE
- *             NULL: each may be a file that it reads and writes.
+ *             NULL: each operand may be a file that is read and written.
  */
 #pragma once
 
 #include "tools/shell/shell_programs.h"
 
 enum shell_row_flags {
-	/* Each option that it has is in the row, as one that only reads if not marked: what is not
-	 * in the row asks. */
+	/* The row has all options of the program; those without a mark only read.  An option that
+	 * is not in the row asks. */
 	SHELL_ROW_ONLY_READS = 1 << 0,
-	/* And no option of it does anything but change its output, those of later versions
-	 * included: words that are not known do no harm. */
+	/* In addition, every option, even of later versions, only changes the output: unknown words
+	 * are harmless. */
 	SHELL_ROW_ANY_OPTION = 1 << 1,
-	SHELL_ROW_PLAIN_WORDS = 1 << 2,  /* it has no options; each word is an operand (echo) */
-	SHELL_ROW_STOPS = 1 << 3,        /* its options end at the first operand */
-	SHELL_ROW_WORD_OPTIONS = 1 << 4, /* -name is one option, not four (find, go, gcc) */
-	SHELL_ROW_INNER = 1 << 5,        /* its operands, after `skip` of them, are a command */
-	SHELL_ROW_TRANSPARENT = 1 << 6,  /* and nothing else */
-	SHELL_ROW_HERE = 1 << 7,         /* without operands it reads the working directory */
-	SHELL_ROW_TREE = 1 << 8,      /* reads the working directory and below, whatever is named */
-	SHELL_ROW_INHERITS = 1 << 9,  /* sub-command: takes the options of its program as well */
-	SHELL_ROW_AT_FILES = 1 << 10, /* @FILE stands for words in a file: asks */
-	SHELL_ROW_CHANGES_SHELL = 1 << 11,   /* a built-in that changes what follows: asks */
-	SHELL_ROW_PLUS_OPTIONS = 1 << 15,    /* +x is an option as well (bash +x, cargo +nightly) */
-	SHELL_ROW_SEPARATE_VALUES = 1 << 14, /* -o FILE but not -oFILE, which is -o and others */
-	SHELL_ROW_RUNS_OTHERS = 1 << 13,     /* runs others in a way that no row can tell: asks */
+	SHELL_ROW_PLAIN_WORDS = 1 << 2,    /* no options: every word is an operand (echo) */
+	SHELL_ROW_STOPS = 1 << 3,          /* the options end at the first operand */
+	SHELL_ROW_WORD_OPTIONS = 1 << 4,   /* -name is one option, not four (find, go, gcc) */
+	SHELL_ROW_INNER = 1 << 5,          /* the operands after the first `skip` are a command */
+	SHELL_ROW_TRANSPARENT = 1 << 6,    /* only runs the inner command */
+	SHELL_ROW_HERE = 1 << 7,           /* reads the working directory if it has no operands */
+	SHELL_ROW_TREE = 1 << 8,           /* always reads the working directory and below */
+	SHELL_ROW_INHERITS = 1 << 9,       /* sub-command: also takes the options of its program */
+	SHELL_ROW_AT_FILES = 1 << 10,      /* @FILE stands for words in a file: asks */
+	SHELL_ROW_CHANGES_SHELL = 1 << 11, /* a built-in that changes later commands: asks */
+	SHELL_ROW_PLUS_OPTIONS = 1 << 15,  /* +x is an option as well (bash +x, cargo +nightly) */
+	SHELL_ROW_SEPARATE_VALUES = 1 << 14, /* values are separate: -oFILE means -o -F -I -L -E */
+	SHELL_ROW_RUNS_OTHERS = 1 << 13,     /* runs commands that no row can describe: asks */
 	SHELL_ROW_UNKNOWN_OPTION_OK = 1 << 12, /* before a sub-command too */
 };
 
 struct shell_judge;
 
 struct shell_row {
-	const char *names; /* blanks between */
+	const char *names; /* separated by blanks */
 	const char *options;
 	const char *operands;
 	unsigned flags;
 	unsigned skip;   /* operands before the inner command (timeout 5 CMD) */
-	unsigned prefix; /* operands that "always" covers */
-	/* Looks at what options and operands cannot say, when those are taken.  NULL: nothing. */
+	unsigned prefix; /* operands that PERMISSION_ALWAYS covers */
+	/* Called after options and operands were judged, for what those cannot express.  May be
+	 * NULL. */
 	void (*look)(struct shell_judge *judge);
-	const struct shell_row *commands; /* sub-commands; the first operand is one */
+	const struct shell_row *commands; /* sub-commands, named by the first operand */
 	size_t command_count;
 };
 
@@ -74,87 +76,87 @@ extern const struct shell_rows shell_rows_git, shell_rows_packages, shell_rows_o
 /* NULL: no row. */
 const struct shell_row *shell_row_find(const char *name);
 
-/* An option in the words. */
+/* An option among the words. */
 struct shell_option {
 	const char *name; /* without "-"; borrowed from the word */
 	size_t length;
-	size_t value_word, value_offset; /* 0: no value */
+	size_t value_word, value_offset; /* where its value begins; 0: no value */
 };
 
-/* One call of shell_program_judge(), while it runs. */
+/* The state of one shell_program_judge(). */
 struct shell_judge {
 	const struct shell_word *words;
 	size_t count;
-	const struct shell_row *row;    /* of the program, then of its sub-command */
-	const struct shell_row *parent; /* of the program, in a sub-command */
+	const struct shell_row *row;    /* of the program, later of its sub-command */
+	const struct shell_row *parent; /* with a sub-command: the row of the program */
 	struct shell_program_answer *answer;
 	size_t *operands; /* indexes into words */
 	size_t operand_count;
 	struct shell_option *options;
 	size_t option_count;
-	char label[48];  /* for sentences: "git rebase" */
-	char *directory; /* that ~ options lead to; NULL: none */
+	char label[48];  /* for messages: "git rebase" */
+	char *directory; /* working directory set by options with ~; NULL: none */
 	size_t directory_word;
 	bool directory_known;
-	bool first_taken, last_taken;      /* ^, $ */
-	size_t target_word, target_offset; /* the value of $ */
-	bool operands_taken;               /* by `look` */
+	bool first_taken, last_taken;      /* an option with ^, $ was seen */
+	size_t target_word, target_offset; /* the value of the option with $ */
+	bool operands_taken;               /* `look` has judged the operands */
 	bool deletes;                      /* find -delete */
-	bool tree;                         /* * */
-	bool not_proved;                   /* not only reads */
+	bool tree;                         /* an option with * was seen */
+	bool not_proved;                   /* not proved to only read */
 	bool no_memory;
 };
 
-/* The answer asks; the first reason stays. */
+/* The command must ask, for this reason; the first reason counts. */
 void shell_judge_ask(struct shell_judge *judge, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* words[word].text + offset is a path. */
+/* Adds the path words[word].text + offset. */
 void shell_judge_use(struct shell_judge *judge, size_t word, size_t offset, unsigned use);
 
-/* A path that no word names. */
+/* Adds a path that no word names. */
 void shell_judge_use_path(struct shell_judge *judge, const char *path, unsigned use);
 
-/* A path that is made of what a word names and a name below it. */
+/* Adds the path of `name` below the directory words[word].text + offset. */
 void shell_judge_use_below(
 	struct shell_judge *judge, size_t word, size_t offset, const char *name, unsigned use);
 
-/* What may be a path in a word of which nothing is known. */
+/* Adds the paths that a word without a known meaning may contain. */
 void shell_judge_guess(struct shell_judge *judge, size_t word);
 
-/* words[from, to) are a command; adds an unknown number of words when `open`.  Words that hold
- * `placeholder` (NULL: none) are not known. */
+/* words[from, to) are the inner command.  `open`: an unknown number of words follows.  Words that
+ * contain `placeholder` (NULL: none) are unknown. */
 void shell_judge_inner(
 	struct shell_judge *judge, size_t from, size_t to, const char *placeholder, bool open);
 
-/* Room for one more entry in a list that doubles as it fills; NULL: no memory. */
+/* Makes room for one more entry in a list whose size doubles; NULL: no memory. */
 void *shell_judge_grow(void *list, size_t count, size_t size);
 
-/* The program works in the directory that words[word].text + offset is. */
+/* Sets the program's working directory to words[word].text + offset. */
 void shell_judge_go_to(struct shell_judge *judge, size_t word, size_t offset);
 
-/* shell_programs_options.c: the options of one word, "--long" (after so many dashes) or "-xyz"; the
- * last word that they take. */
+/* shell_programs_options.c: judge the options in one word, "--long" (after `dashes` dashes) or
+ * "-xyz".  Return the index of the last word that they use. */
 size_t shell_judge_take_long(struct shell_judge *judge, size_t word, size_t dashes);
 size_t shell_judge_take_short(struct shell_judge *judge, size_t word);
 
-/* True for a word that may become several. */
+/* Whether bash may expand the word to several words. */
 bool shell_judge_is_multiple(const struct shell_word *word);
 
-/* The marks of an option in the row (up to a blank), or NULL: it is not there. */
+/* The marks of an option in the row, which end at a blank; NULL: the row does not have it. */
 const char *shell_row_option(const struct shell_row *row, const char *name, size_t length);
 
-/* Does what the marks of an option say; its value is words[word].text + offset. */
+/* Applies the marks of an option whose value is words[word].text + offset. */
 void shell_judge_marks(struct shell_judge *judge, const char *option, size_t length,
 	const char *marks, size_t word, size_t offset);
 
-/* True when one of the options is there. */
+/* Whether the words have that option. */
 bool shell_judge_has_option(const struct shell_judge *judge, const char *name);
 
-/* words[index], or NULL when there is none or it is not one word that is known. */
+/* words[index]; NULL: there is none, or it is not a single known word. */
 const char *shell_judge_fixed(const struct shell_judge *judge, size_t index);
 
-/* Operand `index`, or NULL when there is none or it is not one word that is known. */
+/* Operand `index`; NULL: there is none, or it is not a single known word. */
 const char *shell_judge_operand(const struct shell_judge *judge, size_t index);
 
 /* shell_programs_looks.c */
@@ -185,7 +187,7 @@ void shell_look_watch(struct shell_judge *judge);
 void shell_look_wget(struct shell_judge *judge);
 void shell_look_xargs(struct shell_judge *judge);
 
-/* shell_programs_scripts.c: programs in a language of their own. */
+/* shell_programs_scripts.c: programs that run scripts in their own language. */
 void shell_look_awk(struct shell_judge *judge);
 void shell_look_jq(struct shell_judge *judge);
 void shell_look_printf(struct shell_judge *judge);

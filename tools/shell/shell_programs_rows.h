@@ -1,5 +1,5 @@
 /*
- * tools/shell/shell_programs_rows.h - what the files of rows share; include it last.
+ * tools/shell/shell_programs_rows.h - short names for the files with rows; include it last.
  */
 #pragma once
 

@@ -1,16 +1,17 @@
 /*
- * tools/syntax/syntax.h - is this content valid for a file of that name?
+ * tools/syntax/syntax.h - checks whether content is valid for a file of a given name.
  *
- * json strictly by RFC 8259 (with comments and trailing commas for .jsonc, tsconfig*.json and
- * what is below .vscode/), yaml, python, toml and shell scripts; anything else is.
+ * Checks JSON strictly by RFC 8259 (comments and trailing commas are allowed in .jsonc, in
+ * tsconfig*.json and below .vscode/), YAML, Python, TOML and shell scripts.  Any other content is
+ * valid.
  * Threads: any.
  */
 #pragma once
 
 #include "tools/base/tool.h"
 
-/* 0, or -1 with SYNTAX_ERROR, line and column recorded.  Where the checker is not installed,
- * 0 with "syntax_warning" in the call's data. */
+/* 0, or -1 with SYNTAX_ERROR, line and column recorded.  If the checker is not installed, returns 0
+ * and adds "syntax_warning" to the call's data. */
 int syntax_check(struct tool_call *call, const char *path, const void *content, size_t size);
 
 /* ---- For syntax.c and its tests ------------------------------------------------ */

@@ -1,5 +1,5 @@
 /*
- * tools/text/normalise.h - texts that people take for the same, as the same bytes.
+ * tools/text/normalise.h - maps texts that look the same to the same bytes.
  * Threads: any.
  */
 #pragma once
@@ -12,19 +12,19 @@
 
 enum normalise_level {
 	NORMALISE_LINE_ENDS, /* CRLF and CR become LF */
-	NORMALISE_LOOKS,     /* and blanks before line ends go, quotes, dashes and blanks become
-			      * ASCII, other characters their NFKD form */
+	NORMALISE_LOOKS,     /* also removes blanks before line ends, maps quotes, dashes and
+			      * blanks to ASCII, and other characters to their NFKD form */
 };
 
-/* A place in the normal text, to be found in the original. */
+/* An offset in the normal text, and the corresponding one in the original. */
 struct normalise_mark {
 	size_t normal;
-	size_t original; /* set: where the character at `normal` begins; with `is_end`, where
-			  * the character before it ends.  SIZE_MAX: inside a character */
+	size_t original; /* result: start of the character at `normal`; with `is_end`, end of the
+			  * character before it.  SIZE_MAX: `normal` is inside a character */
 	bool is_end;
 };
 
-/* Appends the normal form of `text`.  Marks (sorted by `normal`) are filled in; `out` may be
- * NULL when only they are wanted.  0 or -ENOMEM. */
+/* Appends the normal form of `text`, and sets `original` in the marks, which are sorted by
+ * `normal`.  `out` may be NULL.  0 or -ENOMEM. */
 int normalise(const uint8_t *text, size_t size, enum normalise_level level, struct buffer *out,
 	struct normalise_mark *marks, size_t mark_count);

@@ -1,5 +1,5 @@
 /*
- * tools/text/text.h - bytes of a workspace as text for models and people.
+ * tools/text/text.h - turns bytes of a workspace into text for models and people.
  * Threads: any.
  */
 #pragma once
@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `size`, or the most bytes up to it that end between two characters. */
+/* The number of bytes, at most `limit`, to keep of `size` bytes without splitting a character. */
 size_t text_cut(const void *bytes, size_t size, size_t limit);
 
-/* "1.5 MB", "312 bytes"; `out` takes at least 32 bytes. */
+/* Writes "1.5 MB" or "312 bytes" to `out`, which has room for 32 bytes, and returns it. */
 const char *text_size(uint64_t size_bytes, char *out);
 
-/* A part of a URI: with %XX for all bytes but letters, digits, "-._~" and those in `plain`; the
- * caller frees.  NULL: no memory. */
+/* Percent-encodes a part of a URI: all bytes but letters, digits, "-._~" and those in `plain`.  The
+ * caller frees it; NULL: no memory. */
 char *text_percent_encode(const char *text, const char *plain);
 
-/* RFC 4648, with padding; the caller frees.  NULL: no memory. */
+/* Base64 by RFC 4648, with padding.  The caller frees it; NULL: no memory. */
 char *text_base64(const uint8_t *bytes, size_t size);

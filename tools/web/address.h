@@ -1,8 +1,8 @@
 /*
- * tools/web/address.h - addresses that a page on the Internet has no business to name.
+ * tools/web/address.h - decides which addresses web tools may connect to.
  *
- * This machine, private and link-local networks, multicast, documentation and benchmark ranges
- * (RFC 6890 and its successors), also inside of IPv6 addresses that carry an IPv4 one.
+ * Not public: this machine, private and link-local networks, multicast, documentation and benchmark
+ * ranges (RFC 6890 and its successors), and IPv6 addresses that contain such an IPv4 address.
  * Threads: any.
  */
 #pragma once
@@ -10,5 +10,5 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* False for anything but IPv4 and IPv6. */
+/* False also for address families other than IPv4 and IPv6. */
 bool address_is_public(const struct sockaddr *address);

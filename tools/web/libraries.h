@@ -1,9 +1,9 @@
 /*
- * tools/web/libraries.h - libcurl and libxml2, which are loaded when the first page is asked for.
+ * tools/web/libraries.h - libcurl and libxml2, loaded on first use.
  *
- * With what they need in turn (TLS, Kerberos, LDAP, ICU) they take several times as long to load
- * as the rest of isthmus-tools, and most commands fetch no page.  In place of curl/curl.h and the
- * headers of libxml: what they declare is called by its usual name.
+ * With their dependencies (TLS, Kerberos, LDAP, ICU) they take several times as long to load as the
+ * rest of isthmus-tools, and most commands fetch no page.  Include this file instead of curl/curl.h
+ * and the headers of libxml; it defines their functions by their usual names.
  * Threads: any.
  */
 #pragma once
@@ -63,11 +63,12 @@ struct xml_library {
 	xmlFreeFunc *free;
 };
 
-/* 0, or -ELIBACC: `problem` (NULL: not wanted) says what is missing, and what to do. */
+/* Load both libraries, or libxml2 alone.  0, or -ELIBACC; `problem` (may be NULL) says what is
+ * missing and what to do. */
 int web_load(struct buffer *problem);
-int web_load_xml(struct buffer *problem); /* that one alone */
+int web_load_xml(struct buffer *problem);
 
-/* After they were loaded. */
+/* Valid after the library was loaded. */
 extern struct curl_library curl_library;
 extern struct xml_library xml_library;
 

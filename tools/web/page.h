@@ -1,9 +1,9 @@
 /*
- * tools/web/page.h - what a server sent, as text for a model.
+ * tools/web/page.h - converts a server's response to text for a model.
  *
- * HTML becomes Markdown or plain text: its main part, links made absolute.  Feeds become lists of
- * their items, JSON is indented, other text stays as it is.
- * PAGE_RESULTS is a page of a search engine (tools/web/page_results.h).
+ * HTML becomes Markdown or plain text of its main part, with absolute links.  Feeds become lists of
+ * their items, JSON is indented, other text stays unchanged.
+ * PAGE_RESULTS is the result page of a search engine (tools/web/page_results.h).
  * Threads: any.
  */
 #pragma once
@@ -21,15 +21,15 @@ struct page_request {
 	enum page_kind kind;
 	enum page_format format;
 	const char *base; /* URL that links are relative to */
-	bool whole;       /* not the main part only */
+	bool whole;       /* convert all of the page, not only the main part */
 };
 
-/* Appends to `out`; `*ret_title` is the caller's to free, NULL: none.  0, -ENOMEM; -EMSGSIZE: the
- * result is out of all proportion. */
+/* Appends the text to `out`.  The caller frees `*ret_title`; NULL: no title.  0; -ENOMEM;
+ * -EMSGSIZE: the result would be disproportionately large. */
 int page_convert(const struct page_request *request, struct buffer *out, char **ret_title);
 
-/* What the type that a server states means; -1: it is not text.  `bytes` decide where it states
- * none, or one that says nothing. */
+/* The enum page_kind of a response; -1: it is not text.  If the Content-Type is missing or generic,
+ * `bytes` decide. */
 int page_kind_of(const char *content_type, const void *bytes, size_t size);
 
 /* ---- In a limited child --------------------------------------------------------------- */
@@ -37,16 +37,16 @@ int page_kind_of(const char *content_type, const void *bytes, size_t size);
 struct page_result {
 	struct buffer text;
 	char *title;   /* NULL: none */
-	char *charset; /* what the bytes were read as */
+	char *charset; /* of the response */
 };
 
 void page_result_done(struct page_result *result);
 #define cleanup_page cleanup_with(page_result_done)
 
-/* Finds the charset and converts, in a process without files, network or other powers.  0;
- * -ECANCELED; -ETIMEDOUT or -ENOENT: it took more than its time or memory. */
+/* Determines the charset and converts, in a process without access to files or the network.  0;
+ * -ECANCELED; -ETIMEDOUT or -ENOENT: it exceeded its time or its memory. */
 int page_convert_apart(const struct page_request *request, const char *content_type, int cancel_fd,
 	struct page_result *ret_result);
 
-/* That process: `isthmus-tools page ...`.  Its exit code. */
+/* The main() of that process, `isthmus-tools page ...`.  Returns the exit status. */
 int page_command(int argc, char **argv);

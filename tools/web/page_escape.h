@@ -1,7 +1,7 @@
 /*
- * tools/web/page_escape.h - text whose characters could be taken for Markdown.
+ * tools/web/page_escape.h - escapes text that could be read as Markdown.
  *
- * A backslash is put only where the meaning would change.
+ * A backslash is added only where the character would otherwise have a meaning.
  * Threads: any.
  */
 #pragma once
@@ -12,13 +12,13 @@
 
 struct page_escape {
 	bool at_line_start, in_link, in_cell;
-	char before; /* what stands in front; ' ': nothing */
-	char after;  /* what follows; NUL: not known */
+	char before; /* the character before the word; ' ': none */
+	char after;  /* the character after it; NUL: unknown */
 };
 
-/* Appends a word without blanks.  0 or -errno. */
+/* Appends a word, which has no blanks.  0 or -errno. */
 int page_escape(
 	struct buffer *out, const char *word, size_t size, const struct page_escape *around);
 
-/* Puts a backslash in front of the last byte.  0 or -errno. */
+/* Inserts a backslash before the last byte.  0 or -errno. */
 int page_escape_last(struct buffer *out);

@@ -1,5 +1,5 @@
 /*
- * tools/web/page_feed.h - RSS and Atom as lists of their items.
+ * tools/web/page_feed.h - converts RSS and Atom feeds to lists of their items.
  * Threads: any.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /*
- * tools/web/page_markdown.h - elements of a page as Markdown.
+ * tools/web/page_markdown.h - converts elements of a page to Markdown.
  * Threads: none.
  */
 #pragma once
@@ -10,7 +10,7 @@
 struct page_markdown {
 	struct page_writer writer;
 	const char *base; /* URL */
-	bool in_article;  /* images without words are shown, too */
+	bool in_article;  /* show images without alternative text as well */
 	unsigned strong, emphasis, strike, links;
 };
 
@@ -18,6 +18,6 @@ void markdown_node(struct page_markdown *m, const struct page_node *node);
 void markdown_children(struct page_markdown *m, const struct page_node *node);
 void markdown_table(struct page_markdown *m, const struct page_node *table);
 
-/* Absolute, as Markdown takes it; NULL: it leads nowhere (javascript:), or there is no memory.  The
- * caller frees it. */
+/* The absolute URL in the form that Markdown needs; the caller frees it.  NULL: it has no target
+ * (javascript:), or there is no memory. */
 char *markdown_url(const char *base, const char *reference);

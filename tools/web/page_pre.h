@@ -6,7 +6,7 @@
 
 #include "tools/web/page_markdown.h"
 
-/* A column of line numbers. */
+/* Whether the element is a column of line numbers. */
 bool page_is_gutter(const struct page_node *node);
 
 void markdown_pre(struct page_markdown *m, const struct page_node *node);

@@ -1,7 +1,7 @@
 /*
- * tools/web/page_tree.h - a parsed page, without what is never shown.
+ * tools/web/page_tree.h - a parsed page, without elements that are never shown.
  *
- * Nesting is bounded: what is deeper belongs to the element at the bound.
+ * Nesting is bounded: deeper elements become children of the element at the bound.
  * Threads: none.
  */
 #pragma once
@@ -19,10 +19,10 @@ struct page_node {
 	const char *text; /* NUL-terminated */
 	struct page_attribute *attributes;
 	struct page_node *parent, *first, *last, *next;
-	size_t text_bytes; /* below it, without blanks */
-	size_t link_bytes; /* of them in links */
+	size_t text_bytes; /* of the text below it, without blanks */
+	size_t link_bytes; /* the part of text_bytes that is in links */
 	enum page_layout layout;
-	bool left_out; /* not of the main part */
+	bool left_out; /* not in the main part */
 };
 
 struct page_attribute {
@@ -41,12 +41,13 @@ struct page_tree {
 int page_tree_parse(const char *html, size_t size, struct page_tree *ret_tree);
 void page_tree_free(struct page_tree *tree);
 
-/* NULL: it has none. */
+/* The value of the attribute; NULL: the element does not have it. */
 const char *page_attribute(const struct page_node *node, const char *name);
 bool page_is(const struct page_node *node, const char *name);
 
-/* True when the word is one of a class attribute. */
+/* Whether the word is in the element's class attribute. */
 bool page_has_class(const struct page_node *node, const char *word);
 
-/* The subtree that holds the main part.  Marks as left out what is navigation where none is. */
+/* The subtree with the main part.  If no single element is the main part, returns the root, and
+ * sets `left_out` in its navigation. */
 struct page_node *page_main(struct page_tree *tree);

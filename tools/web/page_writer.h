@@ -1,8 +1,8 @@
 /*
- * tools/web/page_writer.h - Markdown or plain text, written piece by piece.
+ * tools/web/page_writer.h - writes Markdown or plain text piece by piece.
  *
- * Blanks, line ends and the marks of emphasis and links are written when text follows them, so that
- * none stands at the edge of a block, and nothing is written for what is empty.
+ * Blanks, line ends and the marks of emphasis and links are written only when text follows, so that
+ * none is at the edge of a block and empty elements leave nothing.
  * Threads: none.
  */
 #pragma once
@@ -15,16 +15,16 @@
 struct page_writer {
 	struct buffer *out;
 	bool plain; /* no Markdown */
-	int error;  /* the first: -ENOMEM, -EMSGSIZE */
+	int error;  /* the first one: -ENOMEM, -EMSGSIZE */
 
-	/* What the next text begins with. */
+	/* To be written before the next text. */
 	unsigned pending_lines;
 	bool pending_space, pending_break;
-	bool needs_prefix; /* the line has none so far */
+	bool needs_prefix; /* the line has no prefix yet */
 	bool line_is_empty;
 
 	struct page_prefix {
-		const char *first, *rest; /* of its first line, of the further ones */
+		const char *first, *rest; /* of the first line, of later lines */
 		char marker[24];
 		bool used;
 	} prefixes[2 * PAGE_DEPTH_MAX];
@@ -33,13 +33,13 @@ struct page_writer {
 	struct page_mark {
 		const char *open;
 		char *close;
-		bool written; /* open at present */
-		bool ever;
+		bool written; /* `open` is written, `close` is not */
+		bool ever;    /* `open` was written at least once */
 	} marks[2 * PAGE_DEPTH_MAX];
 	size_t mark_count;
 	size_t closed_at; /* where the last mark ended */
 
-	struct buffer code; /* of the code span at hand */
+	struct buffer code; /* text of the present code span */
 	unsigned in_code, in_heading;
 	bool in_cell;
 	size_t cell_start;
@@ -48,11 +48,11 @@ struct page_writer {
 void writer_init(struct page_writer *w, struct buffer *out, bool plain);
 void writer_done(struct page_writer *w);
 
-/* Text whose blanks collapse and whose characters mean themselves. */
+/* Writes text: collapses blanks and escapes Markdown. */
 void writer_text(struct page_writer *w, const char *text);
-/* Something that is written as it is, within a line. */
+/* Writes text within a line, unchanged. */
 void writer_atom(struct page_writer *w, const char *text);
-/* Lines as they are, a block of their own between `fence` lines (NULL: none). */
+/* Writes lines unchanged as a block, between the lines `opening` and `closing` (NULL: none). */
 void writer_verbatim(
 	struct page_writer *w, const char *text, const char *opening, const char *closing);
 
@@ -60,19 +60,20 @@ void writer_space(struct page_writer *w);
 void writer_line_break(struct page_writer *w);            /* <br> */
 void writer_break(struct page_writer *w, unsigned lines); /* 1: a new line, 2: a blank one */
 
-/* Around text.  `close` is copied. */
+/* Begin and end a mark around text.  `close` is copied. */
 void writer_mark(struct page_writer *w, const char *open, const char *close);
 bool writer_unmark(struct page_writer *w);  /* false: there was no text */
-void writer_suspend(struct page_writer *w); /* until text follows */
+void writer_suspend(struct page_writer *w); /* closes all marks until text follows */
 
 void writer_code(struct page_writer *w, bool begin);
 void writer_flush_code(struct page_writer *w);
 
-/* At the start of the lines.  The strings must live as long, `marker` (NULL: `rest`) is copied. */
+/* Add and remove a prefix of lines: `marker` for the first line (NULL: `rest`), `rest` for the
+ * others.  `marker` is copied; `rest` must live until writer_pop(). */
 void writer_push(struct page_writer *w, const char *marker, const char *rest);
 void writer_pop(struct page_writer *w);
 
-/* A row of a table. */
+/* Write a row of a table. */
 void writer_row_begin(struct page_writer *w);
 void writer_cell_begin(struct page_writer *w);
 void writer_cell_end(struct page_writer *w);

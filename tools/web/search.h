@@ -1,9 +1,9 @@
 /*
- * tools/web/search.h - search engines, each as its published interface has it.
+ * tools/web/search.h - asks a search engine by its public interface.
  *
- * The first that is configured is asked: Tavily and Brave by their key, SearXNG by its URL, Exa
- * when it is switched on, else DuckDuckGo.  Keys come from the environment or from
- * ~/.config/isthmus/keys; they go into a header of one request, which follows no redirect.
+ * The first configured one is used: Tavily and Brave if there is a key, SearXNG if there is a URL,
+ * Exa if it is switched on, else DuckDuckGo.  Keys come from the environment or from
+ * ~/.config/isthmus/keys; a key is sent in a header of one request, which follows no redirect.
  * Threads: any.
  */
 #pragma once
@@ -13,7 +13,7 @@
 
 enum { SEARCH_RESULTS_MAX = 20, SEARCH_SNIPPET_MAX_BYTES = 400 };
 
-/* A request; everything in it is its own. */
+/* A request, which owns its strings. */
 struct search_ask {
 	char *url;
 	char *post;       /* NULL: GET */
@@ -22,27 +22,28 @@ struct search_ask {
 
 struct search_provider {
 	const char *name;
-	const char *key_name;    /* variable with the key; NULL: it needs none */
-	const char *switch_name; /* variable that switches it on; NULL: it needs none */
+	const char *key_name;    /* variable with the key; NULL: needs no key */
+	const char *switch_name; /* variable that switches it on; NULL: always on */
 	const char *url_name;    /* variable with another base URL */
-	const char *url;         /* NULL: only where the variable is set */
-	const char *user_agent;  /* NULL: our own name */
+	const char *url;         /* default base URL; NULL: used only if the variable is set */
+	const char *user_agent;  /* NULL: that of isthmus */
 
-	/* `key` is "" where none is needed.  0 or -ENOMEM. */
+	/* Builds the request.  `key`: "" if none is needed.  0 or -ENOMEM. */
 	int (*ask)(struct search_ask *ask, const char *base, const char *key, const char *query,
 		int count);
 
-	/* Adds the results of an answer to `sources`.  0; -EPROTO: it has another shape; -EBUSY: it
-	 * wants a person; -ENOMEM, -ECANCELED. */
+	/* Adds the results in the response to `sources`.  0; -EPROTO: unexpected format; -EBUSY:
+	 * the engine asks for a person; -ENOMEM, -ECANCELED. */
 	int (*read)(struct tool_call *call, struct fetch_response *response, cJSON *sources);
 };
 
 extern const struct search_provider search_tavily, search_brave, search_searxng, search_exa,
 	search_duckduckgo;
 
-/* Asks and reads.  `*ret_provider` is static.  0 or -1 (recorded). */
+/* Searches.  `*ret_provider`: the name of the engine, static.  0 or -1 (recorded). */
 int search(struct tool_call *call, const char *query, int count, int64_t timeout_ms, cJSON *sources,
 	const char **ret_provider);
 
-/* For the providers: adds one, without tags, unless its URL is there; 0 or -ENOMEM. */
+/* For the providers: adds a result without its HTML tags, unless `sources` has its URL.  0 or
+ * -ENOMEM. */
 int search_add(cJSON *sources, const char *title, const char *url, const char *snippet);
