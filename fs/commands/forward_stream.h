@@ -1,14 +1,15 @@
 /*
- * fs/commands/forward_stream.h - one connection here and its other half at the workspace.
+ * fs/commands/forward_stream.h - passes bytes between a connection here and its other half at the
+ * workspace.
  */
 #pragma once
 
 struct forward_stream {
 	const char *control_path; /* of the mount's daemon */
-	char *request;            /* JSON that makes the other half */
-	int fd;                   /* here, non-blocking or not; -1: the other half is to break */
+	char *request;            /* JSON; the daemon opens the other half for it */
+	int fd;                   /* the connection here; -1: close the other half at once */
 };
 
-/* Passes bytes both ways until both directions have ended; takes over the descriptor and
- * `request`.  The message of a failure, which the caller frees; NULL: none. */
+/* Passes bytes until both directions have ended.  Takes over the descriptor and `request`.  Returns
+ * the error message, which the caller frees; NULL: no error. */
 char *forward_stream_run(struct forward_stream *stream);

@@ -1,5 +1,5 @@
 /*
- * fs/commands/log_export.h - records of the mount log in formats of other programs.
+ * fs/commands/log_export.h - writes records of the mount log in formats of other programs.
  * Threads: one.
  */
 #pragma once
@@ -9,19 +9,18 @@
 
 enum log_export_format {
 	LOG_EXPORT_NONE,
-	LOG_EXPORT_CSV,  /* RFC 4180, with a line of names first */
-	LOG_EXPORT_OTLP, /* OpenTelemetry logs in JSON: a LogsData a line, as its file exporter has
-			    it */
+	LOG_EXPORT_CSV,  /* RFC 4180, with a header line */
+	LOG_EXPORT_OTLP, /* OpenTelemetry's JSON: one LogsData per line, as its file exporter */
 };
 
 struct log_export;
 
-/* LOG_EXPORT_NONE: there is no such format. */
+/* The format with this name; LOG_EXPORT_NONE: there is none. */
 enum log_export_format log_export_format(const char *name);
 
-/* NULL when there is no memory. */
+/* NULL: no memory. */
 struct log_export *log_export_new(FILE *out, enum log_export_format format);
 void log_export_add(struct log_export *export, cJSON *record);
 
-/* Writes what is left, and frees; NULL is fine. */
+/* Writes the remaining records and frees `export`, which may be NULL. */
 void log_export_end(struct log_export *export);

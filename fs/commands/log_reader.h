@@ -1,5 +1,5 @@
 /*
- * fs/commands/log_reader.h - the lines of a log directory, oldest first, across rotation.
+ * fs/commands/log_reader.h - reads the lines of a log directory, oldest first, across rotations.
  * Threads: one.
  */
 #pragma once
@@ -9,22 +9,23 @@
 
 struct log_reader;
 
-/* `ring`: LOG_ALL_RING or LOG_TOOLS_RING.  -ENOENT: there is no log in the directory; -errno. */
+/* `ring`: LOG_ALL_RING or LOG_TOOLS_RING.  0; -ENOENT: the directory has no log; -errno. */
 int log_reader_open(const char *directory, const char *ring, struct log_reader **ret_reader);
 void log_reader_close(struct log_reader *reader); /* NULL is fine */
 
-/* The next line, without its newline, NUL-terminated, valid until the next call.  1, or 0 when
- * there are no more for now, or -errno. */
+/* The next line, NUL-terminated and without its newline; it is valid until the next call.  1; 0:
+ * there are no more lines at present; -errno. */
 int log_reader_next(struct log_reader *reader, char **ret_line, size_t *ret_length);
 
-/* What a visitor wants next. */
+/* Where log_reader_next() begins: before the visited line, at it, or after it. */
 enum log_visit { LOG_GO_BACK, LOG_BEGIN_HERE, LOG_BEGIN_AFTER };
 
-/* Shows the lines that are there to a visitor, the last one first, until it wants no more:
- * log_reader_next() goes on with that line, or with the one after it; with the oldest line when the
- * visitor never said so.  Right after log_reader_open() only.  0 or -errno. */
+/* Passes the existing lines to `visit`, the last one first, until it returns LOG_BEGIN_HERE or
+ * LOG_BEGIN_AFTER; log_reader_next() then begins there.  If it always returns LOG_GO_BACK,
+ * log_reader_next() begins with the oldest line.  May be called only right after log_reader_open().
+ * 0 or -errno. */
 int log_reader_go_back(struct log_reader *reader,
 	enum log_visit (*visit)(void *user, const char *line, size_t length), void *user);
 
-/* Waits until there may be more lines.  0, -EINTR, -errno. */
+/* Waits until the log has changed.  0, -EINTR, -errno. */
 int log_reader_wait(struct log_reader *reader);

@@ -10,7 +10,7 @@
 enum { FIRST_CAPACITY = 64 };
 
 struct changed_path {
-	struct changed_path *next; /* in the table */
+	struct changed_path *next; /* in the bucket of the table */
 	char text[];
 };
 
@@ -39,7 +39,7 @@ static bool is_known(const struct changed_paths *paths, const char *path)
 	return at;
 }
 
-/* For one more, and for the NULL behind it. */
+/* Makes room for one more name and the NULL after it. */
 static bool make_room(struct changed_paths *paths)
 {
 	size_t capacity = paths->capacity ? 2 * paths->capacity : FIRST_CAPACITY;

@@ -1,7 +1,7 @@
 /*
- * fs/control/changed_paths.h - the set of paths that changed while a command ran.
+ * fs/control/changed_paths.h - a bounded set of the paths that changed while a command ran.
  *
- * Bounded: what does not fit is left out, and `truncated` says so.
+ * If a path does not fit, it is left out and `truncated` is set.
  * Threads: one at a time.
  */
 #pragma once
@@ -14,13 +14,14 @@
 enum { CHANGED_PATHS_MAX = 8192, CHANGED_PATHS_MAX_BYTES = 512 << 10 };
 
 struct changed_paths {
-	char **names;            /* in the order of their changes, NULL-terminated; or NULL: none */
-	size_t capacity;         /* of names */
-	struct hash_table known; /* what `names` leads to */
-	size_t bytes;            /* of the names, with their NULs */
-	bool truncated;          /* something is missing */
+	char **names;            /* in the order of their changes, NULL-terminated; NULL: none */
+	size_t capacity;         /* of the array `names` */
+	struct hash_table known; /* index of `names` */
+	size_t bytes;            /* of the names, including their NULs */
+	bool truncated;          /* at least one path is missing */
 };
 
-/* Adds a copy, once.  No room or no memory: sets `truncated`. */
+/* Adds a copy of the path, unless it is in the set.  Sets `truncated` if there is no room or
+ * memory. */
 void changed_paths_add(struct changed_paths *paths, const char *path);
 void changed_paths_done(struct changed_paths *paths);

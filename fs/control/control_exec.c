@@ -18,7 +18,7 @@
 #include "ops/workspace.h"
 
 enum {
-	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* as JSON at most 6 times that: below a frame */
+	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* JSON takes up to 6 times that, which fits a frame */
 };
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
@@ -207,7 +207,7 @@ static void reply_not_started(
 					   : strerror(-error));
 }
 
-/* It ran, but how it ended is not known. */
+/* The command ran, but its exit status is unknown. */
 static void reply_lost(struct connection *connection, int error)
 {
 	const char *uri = connection->server->mount->options->uri;
@@ -230,7 +230,7 @@ static void reply_lost(struct connection *connection, int error)
 			connection, error, "the command was given up: %s", strerror(-error));
 }
 
-/* The command line as it may be logged; the caller frees.  NULL: no memory. */
+/* The command line with secrets redacted, for the log; the caller frees it.  NULL: no memory. */
 static char *line_to_log(const struct mount *m, const struct exec_request *exec, bool *redacted)
 {
 	cleanup_buffer struct buffer line = {0};
@@ -270,7 +270,7 @@ static uint64_t log_command(const struct exec_run *run, const char *call_id,
 	return mount_log_record(m->log, &record);
 }
 
-/* As many of the first ones as certainly fit into a frame. */
+/* Adds as many of the first paths as certainly fit into a frame. */
 static void add_changed(cJSON *reply, const struct changed_paths *changed)
 {
 	bool truncated = changed->truncated;
@@ -368,7 +368,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 	free(run);
 }
 
-/* What listens on this machine needs no forward. */
+/* False if the workspace is on this machine, whose ports need no forward. */
 static bool ports_are_elsewhere(const struct mount *m)
 {
 	struct workspace_status status;

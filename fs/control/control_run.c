@@ -13,9 +13,8 @@
 
 enum {
 	READER_STACK_BYTES = 256 << 10,
-	OUTPUT_BYTES = 64 << 10, /* of one frame */
-	STDIN_QUEUE_BYTES =
-		256 << 10, /* while the command does not read, more is left to the client */
+	OUTPUT_BYTES = 64 << 10,       /* per frame */
+	STDIN_QUEUE_BYTES = 256 << 10, /* bound of queued input; the client keeps the rest */
 };
 
 /* ---- The client's frames ---------------------------------------------------------- */
@@ -27,7 +26,7 @@ static bool is_ready(int fd, short events)
 	return poll(&one, 1, 0) > 0 && (one.revents & (events | POLLHUP | POLLERR));
 }
 
-/* While the command does not read its stdin, signals must still get through. */
+/* A frame of the client, which may be a signal, interrupts the writing to a stdin that is full. */
 static bool stdin_interrupted(struct op_context *ctx)
 {
 	struct exec_run *run = ctx->interrupted_data;
@@ -38,7 +37,7 @@ static bool stdin_interrupted(struct op_context *ctx)
 	return run->ended || is_ready(run->connection->fd, events);
 }
 
-/* Writes what is queued; stops early when a frame comes in. */
+/* Writes the queued input to stdin; stops early when a frame arrives. */
 static int feed_stdin(struct exec_run *run)
 {
 	struct op_context ctx;
@@ -54,7 +53,7 @@ static int feed_stdin(struct exec_run *run)
 			       ? -ECONNRESET
 			       : 0;
 	if (done < 0) {
-		/* The input is discarded: the client may go on sending, as to a closed pipe. */
+		/* stdin is closed: discard the input, so that the client can go on sending. */
 		run->input.size = 0;
 		return 0;
 	}
@@ -132,11 +131,11 @@ static bool output_interrupted(struct op_context *ctx)
 {
 	const struct exec_run *run = ctx->interrupted_data;
 
-	/* The reader notices the client's end, too, but only once the command runs. */
+	/* The reader would notice the end of the client, but it starts with the command only. */
 	return run->client_gone || is_ready(run->connection->fd, POLLRDHUP);
 }
 
-/* What the client gets to see of an event, but for the exit. */
+/* Sends an event other than the exit to the client. */
 static int pass_on(struct exec_run *run, const struct exec_event *event, const uint8_t *data)
 {
 	const uint8_t port[] = {(uint8_t)event->port, (uint8_t)(event->port >> 8)};
@@ -155,8 +154,8 @@ static int pass_on(struct exec_run *run, const struct exec_event *event, const u
 	}
 }
 
-/* Passes events on until the command has ended.  A client that is slow holds the command
- * up; -EPIPE or so when it has gone. */
+/* Passes events on until the command has ended.  A slow client blocks the command's output.  -EPIPE
+ * or similar: the client has closed the connection. */
 static int pump_output(struct exec_run *run, struct op_context *ctx, struct exec_event *ret_exit)
 {
 	cleanup_free uint8_t *buffer = malloc(OUTPUT_BYTES);

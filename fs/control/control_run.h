@@ -1,5 +1,6 @@
 /*
- * fs/control/control_run.h - a process of the workspace whose streams are a connection's frames.
+ * fs/control/control_run.h - runs a process at the workspace whose input and output are the frames
+ * of a connection.
  */
 #pragma once
 
@@ -27,22 +28,22 @@ struct exec_run {
 
 	struct changed_paths changed; /* guarded by the server's lock */
 
-	pthread_t reader; /* of the client's frames, once `has_reader` */
+	pthread_t reader; /* reads the client's frames; valid if `has_reader` */
 	bool has_reader;
-	struct buffer input; /* the reader's: for the process's stdin */
+	struct buffer input; /* for the process's stdin; used by the reader only */
 	bool input_ended;
-	atomic_uint_fast64_t bytes; /* that went either way */
+	atomic_uint_fast64_t bytes; /* passed in either direction */
 };
 
-/* Runs `exec` for the connection of `run`, which is else zero, to its end.  Its exit, or -errno:
- * it was not started, or how it ended is not known.  The client that closes its connection ends
- * it. */
+/* Runs `exec` to its end.  The caller sets run->connection; all other fields are zero.  0 with
+ * `*ret_exit`, or -errno: the process was not started (`*ret_started` false), or its exit status is
+ * unknown.  If the client closes the connection, the process is ended. */
 int control_run(struct exec_run *run, const struct exec_request *exec, struct op_context *ctx,
 	bool *ret_started, struct exec_event *ret_exit);
 
-/* Waits for the reader, and frees the process; to be called after the reply, which need not wait
- * for it.  `client_gone` and `bytes` are final only then. */
+/* Waits for the reader and frees the process.  Called after the reply was sent, which need not wait
+ * for that.  After it `client_gone` and `bytes` are final. */
 void control_run_settle(struct exec_run *run);
 
-/* control_run_settle(), unless it was called, and frees what `run` holds. */
+/* Calls control_run_settle() if that was not done, and frees the members of `run`. */
 void control_run_done(struct exec_run *run);

@@ -1,4 +1,4 @@
-/* Searches at the workspace the files that a tool is about to search. */
+/* Lets the workspace search the files that a tool is about to search. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static void record(struct search *search, struct log_record *record)
 	mount_log_record(connection->server->mount->log, record);
 }
 
-/* The tool does not open a file of which it has the lines: this stands for the open. */
+/* The tool does not open a file whose lines it gets here; this record replaces that of the open. */
 static int record_excerpt(struct search *search, const struct dir_entry *entry)
 {
 	cleanup_free char *path = path_join(search->path, entry->path);
@@ -102,7 +102,7 @@ static int send_lines(struct search *search, const struct dir_entry *entry)
 		search->connection->fd, CONTROL_STDERR, search->lines.data, search->lines.size);
 }
 
-/* A file that is open for writing here may have content that is not at the workspace yet. */
+/* Leaves out files that are open for writing here: the workspace may not have their content. */
 static int take_entry(void *user, const struct dir_entry *entry)
 {
 	struct search *search = user;
@@ -152,7 +152,7 @@ static uint32_t context_of(const cJSON *request)
 	return context < SCAN_CONTEXT_MAX ? (uint32_t)context : SCAN_CONTEXT_MAX;
 }
 
-/* A near workspace is searched from here as well. */
+/* Only for remote workspaces: the tool searches a local one just as fast itself. */
 static bool is_worth_asking(struct workspace *w)
 {
 	const unsigned wanted = WORKSPACE_IS_REMOTE | WORKSPACE_CAN_SEARCH;

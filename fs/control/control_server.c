@@ -13,13 +13,13 @@
 
 enum {
 	CONNECTIONS_MAX = 256,
-	WAITING_MAX = 2, /* threads that wait for connections */
+	WAITING_MAX = 2, /* threads that wait for a connection */
 	REQUEST_TIMEOUT_S = 10,
-	CHECK_WAIT_MS = 3000, /* for the answer of the workspace, with the status */
+	CHECK_WAIT_MS = 3000, /* most that a status request waits for the workspace */
 	THREAD_STACK_BYTES = 256 << 10,
 };
 
-/* Guards `control` of a mount: changes are reported until the workspace is freed. */
+/* Guards mount.control: the workspace reports changes until it is freed, after the server. */
 static pthread_rwlock_t control_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* ---- Replies ------------------------------------------------------------------ */
@@ -40,12 +40,12 @@ void control_reply_failure(struct connection *connection, int error, const char 
 	cJSON_AddStringToObject(failure, "message", words ? words : "");
 	text = cJSON_PrintUnformatted(failure);
 	cJSON_Delete(failure);
-	/* A client that has gone needs no answer. */
+	/* If sending fails, the client is gone. */
 	if (text)
 		control_send(connection->fd, CONTROL_FAILURE, text, strlen(text));
 }
 
-/* Frees the text; NULL: there was no memory for it. */
+/* Sends the text and frees it; NULL: no memory, sends an error. */
 static void reply_text(struct connection *connection, char *text)
 {
 	if (text)
@@ -61,7 +61,7 @@ static void reply_object(struct connection *connection, cJSON *object)
 	cJSON_Delete(object);
 }
 
-/* Of a call, the number of a record. */
+/* Replies with the sequence number of a log record. */
 static void reply_number(struct connection *connection, const char *name, uint64_t number)
 {
 	cJSON *reply = cJSON_CreateObject();
@@ -152,7 +152,8 @@ static void serve_call_end(struct connection *connection, const cJSON *request)
 static void serve_log_flush(struct connection *connection, const cJSON *request)
 {
 	struct mount_log *log = connection->server->mount->log;
-	uint64_t last_seq = mount_log_last_seq(log); /* later ones may not be written yet */
+	uint64_t last_seq =
+		mount_log_last_seq(log); /* before the flush: later records may not be written */
 	cJSON *reply = cJSON_CreateObject();
 	struct mount_log_stats stats;
 
@@ -285,7 +286,7 @@ static void forget_connection(struct connection *connection)
 	pthread_mutex_unlock(&server->lock);
 }
 
-/* It has come, and no thread has read it yet. */
+/* Whether a request has arrived that no thread has read yet. */
 static bool has_request(const struct connection *connection)
 {
 	char first;
@@ -293,9 +294,9 @@ static bool has_request(const struct connection *connection)
 	return recv(connection->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* Under the lock.  When all are in use, ends the connection that has been idle for longest, whose
- * place is free at once: clients that send nothing must not keep requests out.  False: none is
- * idle. */
+/* If CONNECTIONS_MAX are in use, ends the one that has been idle for longest and frees its place,
+ * so that clients which send nothing cannot block others.  Called with the lock held.  False: none
+ * is idle. */
 static bool make_room(struct control_server *server)
 {
 	struct connection *oldest = NULL;
@@ -313,8 +314,7 @@ static bool make_room(struct control_server *server)
 	return true;
 }
 
-/* Takes ownership of `fd`.  NULL: out of memory, or the peer is another user, who gets an error
- * reply. */
+/* Takes ownership of `fd`.  NULL: no memory, or the peer is another user and got an error reply. */
 static struct connection *connection_new(struct control_server *server, int fd)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
@@ -334,7 +334,8 @@ static struct connection *connection_new(struct control_server *server, int fd)
 
 static void work(void *user);
 
-/* Under the lock: the thread counts itself out when a connection comes. */
+/* Starts a thread that waits for a connection.  Called with the lock held: the thread decrements
+ * `waiting` when it has one. */
 static bool start_worker(struct control_server *server)
 {
 	if (!worker_pool_submit(&server->pool, work, server))
@@ -343,7 +344,7 @@ static bool start_worker(struct control_server *server)
 	return true;
 }
 
-/* Another thread waits for connections meanwhile. */
+/* Serves the connection, and makes sure that another thread waits for the next one. */
 static void serve_connection(struct connection *connection)
 {
 	struct control_server *server = connection->server;
@@ -364,7 +365,7 @@ static void serve_connection(struct connection *connection)
 	forget_connection(connection);
 }
 
-/* The next connection; -1: the server stops. */
+/* Accepts the next connection.  -1: the server stops. */
 static int await_connection(struct control_server *server)
 {
 	while (!server->stopping) {
@@ -391,7 +392,7 @@ static bool enough_wait(struct control_server *server)
 	return enough;
 }
 
-/* A thread that waits serves what comes itself, so that a request wakes no other one. */
+/* The thread that accepts a connection also serves it, so that a request wakes only one thread. */
 static void work(void *user)
 {
 	struct control_server *server = user;
@@ -444,12 +445,12 @@ static void set_control(struct mount *m, struct control_server *server)
 	pthread_rwlock_unlock(&control_lock);
 }
 
-/* A thread that is about to end may not have given its place back, nor one whose connection made
- * room.  None is queued: all threads may be at commands, and then nobody would wait. */
+/* More threads than connections: an ending thread, or one whose connection was ended to make room,
+ * still counts.  No queue: if all threads ran commands, none would wait for connections. */
 static const struct worker_limits limits = {
 	.name = "control", .stack_bytes = THREAD_STACK_BYTES, .threads_max = 2 * CONNECTIONS_MAX};
 
-/* -errno: not even one thread can be started. */
+/* Starts the first waiting thread.  0 or -errno. */
 static int start_waiting(struct control_server *server)
 {
 	bool started;
@@ -482,13 +483,13 @@ int control_server_start(struct mount *m, struct control_server **ret_server)
 		free(server);
 		return r;
 	}
-	lstat(m->control_path, &server->socket); /* failed: it stays */
+	lstat(m->control_path, &server->socket); /* on failure the file is not removed at the end */
 	set_control(m, server);
 	*ret_server = server;
 	return 0;
 }
 
-/* A later daemon of the mount point may have put its own there. */
+/* Removes the socket file, unless a later daemon of the mount point has replaced it. */
 static void remove_socket(const struct control_server *server)
 {
 	const char *path = server->mount->control_path;

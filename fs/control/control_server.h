@@ -1,9 +1,9 @@
 /*
- * fs/control/control_server.h - what the files of the control server share.
+ * fs/control/control_server.h - shared by the files of the control server.
  *
- * control_server.c takes connections and answers the short requests; control_exec.c runs
- * a command for a connection, control_stream.c a connection of the workspace's machine,
- * control_search.c has files looked through there.
+ * control_server.c accepts connections and answers short requests; control_exec.c runs commands at
+ * the workspace, control_stream.c forwards its network connections, control_search.c searches its
+ * files.
  */
 #pragma once
 
@@ -21,14 +21,14 @@
 struct control_server {
 	struct mount *mount;
 	int listener;
-	struct stat socket; /* of it */
+	struct stat socket; /* of the socket file */
 	atomic_bool stopping;
 
 	pthread_mutex_t lock;
 	struct connection *connections;           /* guarded by lock */
 	struct exec_run *commands;                /* guarded by lock */
 	uint32_t connection_count, command_count; /* guarded by lock */
-	unsigned waiting;                         /* threads, for connections; guarded by lock */
+	unsigned waiting; /* threads that wait for a connection; guarded by lock */
 	struct worker_pool pool;
 };
 
@@ -45,18 +45,18 @@ struct connection {
 void control_reply_failure(struct connection *connection, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Serves an "exec" request to its end. */
+/* Serves an "exec" request until the command has ended. */
 void control_exec(struct connection *connection, const cJSON *request);
 
-/* Serve requests about connections of the workspace's machine to their end. */
+/* Serve requests for network connections of the workspace's machine until these have ended. */
 void control_connect_to(struct connection *connection, const cJSON *request);
 void control_accept_from(struct connection *connection, const cJSON *request);
 void control_listen_at(struct connection *connection, const cJSON *request);
 void control_forward(struct connection *connection, const cJSON *request);
 
-/* Serves a "search" request to its end. */
+/* Serves a "search" request. */
 void control_search(struct connection *connection, const cJSON *request);
 
-/* Adds the path (NULL: that some are not known) to the changes of every command that runs now.
- * False: none does. */
+/* Adds the path (NULL: unknown paths, which sets `truncated`) to the changed paths of every running
+ * command.  False: no command runs. */
 bool control_exec_note_change(struct control_server *server, const char *path, uint32_t own_age_ms);

@@ -1,4 +1,4 @@
-/* Connections of the workspace's machine: for `isthmus forward`. */
+/* Network connections of the workspace's machine, for `isthmus forward`. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static bool log_refuses(struct connection *connection)
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-/* `shown`: its name for people. */
+/* Runs a stream to its end.  `shown`: its endpoint, for messages. */
 static void run_stream(
 	struct connection *connection, const char *op, const char *shown, const char *const *argv)
 {
@@ -95,7 +95,7 @@ static void run_stream(
 	record.flags = LOG_HAS_BYTES;
 	record.bytes = run.bytes;
 	record.round_trips = ctx.served.round_trips;
-	/* Closing the connection is how a client ends what it started. */
+	/* A client ends its stream by closing the connection, so that is no error. */
 	log_stream(connection, &record, started && run.client_gone ? 0 : r);
 	if (started)
 		reply_end(connection, r < 0);
@@ -104,7 +104,7 @@ static void run_stream(
 	control_run_done(&run);
 }
 
-/* NULL: it is missing, and that was answered. */
+/* The member of the request; NULL: it is missing, and the client got an error. */
 static const char *need_text(struct connection *connection, const cJSON *request, const char *name)
 {
 	const char *text = json_text(request, name);

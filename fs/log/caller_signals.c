@@ -15,7 +15,7 @@ enum { STATUS_MAX_BYTES = 8192 };
 static const uint64_t asks_to_end =
 	SIGNAL(SIGINT) | SIGNAL(SIGTERM) | SIGNAL(SIGHUP) | SIGNAL(SIGQUIT);
 
-/* What does not end a process that does not handle it. */
+/* Signals whose default action does not end a process. */
 static const uint64_t harmless = SIGNAL(SIGCHLD) | SIGNAL(SIGURG) | SIGNAL(SIGWINCH) |
 				 SIGNAL(SIGCONT) | SIGNAL(SIGSTOP) | SIGNAL(SIGTSTP) |
 				 SIGNAL(SIGTTIN) | SIGNAL(SIGTTOU);
@@ -34,7 +34,7 @@ enum caller_wish caller_wish(pid_t tid)
 	uint64_t own, shared, blocked, ignored, handled, came;
 	char text[STATUS_MAX_BYTES];
 
-	/* This file takes no lock that a caller in execve(2) holds. */
+	/* Reading "status" needs no lock that a caller in execve(2) holds. */
 	if (proc_read(tid, "status", text, sizeof(text)) <= 0 ||
 		!read_set(text, "\nSigPnd:", &own) || !read_set(text, "\nShdPnd:", &shared) ||
 		!read_set(text, "\nSigBlk:", &blocked) || !read_set(text, "\nSigIgn:", &ignored) ||

@@ -1,8 +1,9 @@
 /*
- * fs/log/caller_signals.h - which signals wait for a caller that waits for its answer.
+ * fs/log/caller_signals.h - finds out which signals are pending for a caller that waits for its
+ * reply.
  *
- * FUSE reports that a signal came, but not which.  A local file system would interrupt a call only
- * for a fatal signal; a program's timer or child must not fail its write().
+ * FUSE reports that a signal arrived, but not which one.  A local file system interrupts a call
+ * only for a fatal signal: a timer or an exiting child must not make a program's write() fail.
  * Threads: any.
  */
 #pragma once
@@ -10,11 +11,11 @@
 #include <sys/types.h>
 
 enum caller_wish {
-	CALLER_WAITS,        /* the signal can wait for the end of the call, or is gone */
-	CALLER_ASKED_TO_END, /* by SIGINT, SIGTERM, SIGHUP or SIGQUIT, which it handles */
-	CALLER_ENDS,
-	CALLER_UNKNOWN, /* it cannot be inspected (another pid namespace), or is gone */
+	CALLER_WAITS,        /* no signal is pending, or it can wait for the end of the call */
+	CALLER_ASKED_TO_END, /* it handles a pending SIGINT, SIGTERM, SIGHUP or SIGQUIT */
+	CALLER_ENDS,         /* the pending signal kills it */
+	CALLER_UNKNOWN,      /* it is in another pid namespace, or has ended */
 };
 
-/* Reads /proc; `tid`: the calling thread, 0 when unknown. */
+/* Reads /proc.  `tid`: the calling thread; 0: unknown. */
 enum caller_wish caller_wish(pid_t tid);

@@ -27,11 +27,11 @@ enum {
 struct entry {
 	pid_t tid; /* 0: free */
 	pid_t pid;
-	uint64_t incarnation; /* of the process; 0: it was gone */
-	uint64_t checked_ns;  /* when /proc was read last */
-	uint32_t interval_ns; /* until it is read again */
-	uint32_t epoch;       /* of `calls` when `call` was found */
-	uint32_t used;        /* used last, in ms or so: the oldest is replaced */
+	uint64_t incarnation; /* incarnation() of the process; 0: it had ended */
+	uint64_t checked_ns;  /* when /proc was last read */
+	uint32_t interval_ns; /* until /proc is read again */
+	uint32_t epoch;       /* callers.epoch when `call` was found */
+	uint32_t used;        /* last use, in about ms; the least recently used entry is replaced */
 	struct tool_call *call;
 	char name[16];
 };
@@ -43,10 +43,10 @@ struct callers {
 	pthread_rwlock_t calls_lock;
 	struct tool_call *calls; /* latest first; guarded by calls_lock */
 	unsigned call_count;     /* guarded by calls_lock */
-	atomic_uint epoch;       /* grows whenever `calls` changes */
+	atomic_uint epoch;       /* incremented at each change of `calls` */
 };
 
-/* What /proc says of a process. */
+/* Facts from /proc about a process. */
 struct process_facts {
 	pid_t pid, parent, session;
 	uint64_t incarnation;
@@ -55,7 +55,7 @@ struct process_facts {
 
 /* ---- /proc ------------------------------------------------------------------ */
 
-/* The one line of /proc/PID/status with this key. */
+/* The value after this key in the text of /proc/PID/status; NULL: no such line. */
 static const char *status_line(const char *text, const char *key)
 {
 	const char *line = strstr(text, key);
@@ -63,7 +63,7 @@ static const char *status_line(const char *text, const char *key)
 	return line ? line + strlen(key) : NULL;
 }
 
-/* Names stand there with "\n" and "\\" escaped. */
+/* Copies a name from /proc/PID/status, which escapes "\n" and "\\". */
 static void copy_name(const char *from, char *name, size_t size)
 {
 	size_t length = 0;
@@ -76,9 +76,9 @@ static void copy_name(const char *from, char *name, size_t size)
 	name[length] = '\0';
 }
 
-/* Distinguishes a process from a later one with the same id.  Before Linux 6.9 all pidfds had one
- * inode; there the inode of the directory in /proc serves, which the kernel may replace under
- * memory pressure: then the process is read once more, which is harmless. */
+/* A number that distinguishes a process from a later one with the same id: the inode of its pidfd.
+ * Before Linux 6.9 all pidfds had the same inode; there, the inode of its directory in /proc is
+ * used.  The kernel may replace that under memory pressure, which costs another read of /proc. */
 static uint64_t incarnation(pid_t pid)
 {
 	cleanup_fd int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -94,9 +94,9 @@ static uint64_t incarnation(pid_t pid)
 	return stat(path, &facts) == 0 ? facts.st_ino : 0;
 }
 
-/* Of the process of a thread.  The caller may be in execve(2), which closes files and so waits for
- * our answer, with its exec_update_lock held: files that take that lock ("stat", "wchan", "exe",
- * "environ") must not be read here. */
+/* Reads the facts about the process of a thread.  The caller may be in execve(2), which closes
+ * files, so waits for this daemon's reply, and holds its exec_update_lock.  Files in /proc that
+ * take that lock ("stat", "wchan", "exe", "environ") would deadlock and must not be read. */
 static bool read_facts(pid_t tid, struct process_facts *ret_facts)
 {
 	char text[512];
@@ -137,7 +137,7 @@ void tool_call_unref(struct tool_call *call)
 		free(call);
 }
 
-/* The list is short: calls that are under way now. */
+/* Walks the list, which is short: it has running calls only. */
 static struct tool_call **find_call(struct callers *callers, const char *id)
 {
 	struct tool_call **at = &callers->calls;
@@ -157,7 +157,7 @@ struct tool_call *callers_call_by_id(struct callers *callers, const char *id)
 	return call;
 }
 
-/* True if the call was registered for this process or thread, or joined by it. */
+/* Whether the call was registered for this process or thread, or joined by it. */
 static bool is_root_of(const struct tool_call *call, pid_t pid)
 {
 	unsigned count = atomic_load(&call->joined_count);
@@ -168,7 +168,7 @@ static bool is_root_of(const struct tool_call *call, pid_t pid)
 	return call->pid == pid;
 }
 
-/* The latest unfinished call that was registered for this process or thread. */
+/* The latest running call of which this process or thread is a root. */
 static struct tool_call *call_of_root(struct callers *callers, pid_t pid)
 {
 	struct tool_call *call;
@@ -181,7 +181,7 @@ static struct tool_call *call_of_root(struct callers *callers, pid_t pid)
 	return call;
 }
 
-/* Is it the process `ancestor`, a thread of it or a descendant? */
+/* Whether `pid` is the process `ancestor`, a thread of it or a descendant. */
 static bool is_within(pid_t pid, pid_t ancestor)
 {
 	struct process_facts facts;
@@ -212,7 +212,7 @@ int callers_call_check(struct callers *callers, const char *id, pid_t peer)
 	return r;
 }
 
-/* Forgets the calls of processes that ended without ending them.  With the lock held. */
+/* Drops the calls of processes that ended without ending them.  Called with calls_lock held. */
 static void drop_abandoned(struct callers *callers)
 {
 	for (struct tool_call **at = &callers->calls; *at;) {
@@ -228,7 +228,7 @@ static void drop_abandoned(struct callers *callers)
 	}
 }
 
-/* False: too long. */
+/* False: the text is too long. */
 static bool copy_text(char *to, size_t max_bytes, const char *text)
 {
 	size_t length = text ? strlen(text) : 0;
@@ -377,7 +377,7 @@ static struct entry *pick_entry(struct callers *callers, pid_t tid)
 	return known ? known : oldest;
 }
 
-/* Takes a reference to the call that a known process belongs to.  False: ask its parent. */
+/* Takes a reference to the call of a cached process.  False: not known, look at its parent. */
 static bool known_call(struct callers *callers, pid_t pid, const struct process_facts *alive,
 	uint32_t epoch, struct tool_call **ret_call)
 {
@@ -387,7 +387,7 @@ static bool known_call(struct callers *callers, pid_t pid, const struct process_
 	pthread_mutex_lock(lock_of(callers, pid));
 	entry = find_entry(callers, pid);
 	if (entry && (!alive || entry->incarnation == alive->incarnation)) {
-		/* The root of a call leaves it with the call's end; others stay. */
+		/* A root leaves its call when the call ends; its descendants stay. */
 		bool inherited = entry->call && !is_root_of(entry->call, pid);
 
 		known = inherited || entry->epoch == epoch;
@@ -398,8 +398,8 @@ static bool known_call(struct callers *callers, pid_t pid, const struct process_
 	return known;
 }
 
-/* A process that is not its session's leader, and whose parent is in another session, is orphaned:
- * its session leader counts as its parent. */
+/* A process whose parent is in another session, and that is not a session leader, is orphaned.  Its
+ * session leader then counts as its parent. */
 static pid_t next_ancestor(const struct process_facts *facts)
 {
 	struct process_facts parent;
@@ -424,7 +424,7 @@ static void store_entry(struct callers *callers, const struct entry *fresh)
 	tool_call_unref(old);
 }
 
-/* Ancestors may end, without a request of their own, before another child of theirs makes one. */
+/* Caches the ancestors too: they may end before another of their children makes a request. */
 static void remember_ancestors(struct callers *callers, const struct process_facts *walked,
 	unsigned count, struct tool_call *call, uint32_t epoch, uint64_t now_ns)
 {
@@ -473,7 +473,7 @@ static struct tool_call *call_of_ancestors(
 	return NULL;
 }
 
-/* Which call a thread belongs to; `kept` is what it belonged to so far. */
+/* The call that a thread belongs to; `kept`: the one that it belonged to so far. */
 static struct tool_call *resolve_call(struct callers *callers, pid_t tid,
 	const struct process_facts *facts, struct tool_call *kept, uint32_t epoch, uint64_t now_ns)
 {
@@ -495,7 +495,7 @@ static struct tool_call *resolve_call(struct callers *callers, pid_t tid,
 	return facts->incarnation ? call_of_ancestors(callers, facts, epoch, now_ns) : NULL;
 }
 
-/* Reads /proc.  Updates `fresh`, which holds what was known (with a reference to its call). */
+/* Reads /proc and updates `fresh`, a copy of the cached entry with a reference to its call. */
 static void look_again(struct callers *callers, struct entry *fresh, uint64_t now_ns)
 {
 	struct process_facts facts = {.pid = fresh->pid ? fresh->pid : fresh->tid};
@@ -505,7 +505,7 @@ static void look_again(struct callers *callers, struct entry *fresh, uint64_t no
 	fresh->interval_ns = fresh->interval_ns * 2ull > RECHECK_LAST_NS ? RECHECK_LAST_NS
 									 : fresh->interval_ns * 2;
 	if (alive && fresh->pid && facts.incarnation != fresh->incarnation) {
-		/* The id belongs to another process now, or to another thread of one. */
+		/* The kernel has reused the id for another process or thread. */
 		kept = NULL;
 		fresh->interval_ns = RECHECK_FIRST_NS;
 		facts.pid = fresh->tid;

@@ -16,7 +16,7 @@
 enum {
 	LIMIT_DEFAULT_BYTES = 192 << 20,
 	KEEP_DEFAULT_BYTES = 64 << 20,
-	QUEUE_READS_BYTES = LOG_QUEUE_BYTES / 4 * 3, /* from here on, reads are dropped */
+	QUEUE_READS_BYTES = LOG_QUEUE_BYTES / 4 * 3, /* above this, reads are dropped */
 };
 
 /* ---- The request's side ------------------------------------------------------ */
@@ -26,7 +26,7 @@ static const char *not_empty(const char *text)
 	return *text ? text : NULL;
 }
 
-/* The strings of a record, in the order of enum log_string. */
+/* Collects the strings of a record in the order of enum log_string. */
 static void gather(const struct log_record *record, const struct tool_call *call,
 	const char *strings[LOG_STRINGS])
 {
@@ -41,7 +41,8 @@ static void gather(const struct log_record *record, const struct tool_call *call
 	strings[LOG_DETAIL] = record->detail;
 }
 
-/* Under the lock: room for `size` bytes, or NULL when the record is to be dropped. */
+/* Reserves `size` bytes of the queue; waits for room if it is a mutation.  Called with the lock
+ * held.  NULL: drop the record. */
 static uint8_t *take_room(struct mount_log *log, size_t size, bool is_mutation)
 {
 	uint8_t *room;

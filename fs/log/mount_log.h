@@ -1,9 +1,9 @@
 /*
- * fs/log/mount_log.h - the record of every operation on a mount, JSON Lines (fs/LOG.md).
+ * fs/log/mount_log.h - records every operation on a mount as JSON Lines (fs/LOG.md).
  *
- * Recording never waits for the disk: records go to a bounded queue that a thread
- * of the log's own formats and writes.  Mutations are never dropped (a full queue
- * holds them up); reads are, and then a line says how many.
+ * Recording does not wait for the disk: records go into a bounded queue, and a thread formats and
+ * writes them.  If the queue is full, mutations wait; reads are dropped, and a line in the log says
+ * how many.
  * Threads: any.
  */
 #pragma once
@@ -20,39 +20,39 @@ struct mount_log;
 
 struct mount_log_stats {
 	uint64_t records; /* since the start */
-	uint64_t dropped; /* reads that are counted in a "dropped" line */
-	uint64_t errors;  /* records whose result is not 0, but for misses (log_is_miss()) */
+	uint64_t dropped; /* reads that were dropped; "dropped" lines count them */
+	uint64_t errors;  /* records with a result other than 0, without misses (log_is_miss()) */
 	uint64_t bytes_written;
-	bool is_sealed;   /* with keys */
-	uint64_t removed; /* times that the file was removed while it was written */
-	uint64_t lost; /* records that could not be written (disk full...): a "lost" line says so */
-	int last_error;   /* 0 or -errno of the last write to the log */
-	int anchor_error; /* ... to its anchor */
+	bool is_sealed;   /* the log has keys */
+	uint64_t removed; /* how often a file was removed while it was written */
+	uint64_t lost;    /* records that could not be written; "lost" lines count them */
+	int last_error;   /* of the last write to the log: 0 or -errno */
+	int anchor_error; /* of the last write to its anchor: 0 or -errno */
 };
 
 struct mount_log_options {
-	uint64_t limit_bytes;      /* of the segments with all records; 0: 192 MiB */
-	uint64_t keep_bytes;       /* ... of the second copy of changes; 0: 64 MiB */
-	struct log_anchor *anchor; /* gets each seal, and must outlive the log; NULL: none */
-	bool is_required;          /* without it the mount serves nothing: mount_log_refuses() */
-	void (*removed)(void);     /* the log's files were removed and recreated; may be NULL */
+	uint64_t limit_bytes;      /* bound of the segments with all records; 0: 192 MiB */
+	uint64_t keep_bytes;       /* bound of the second copy of mutations; 0: 64 MiB */
+	struct log_anchor *anchor; /* receives each seal; must outlive the log; NULL: none */
+	bool is_required;          /* a failing log stops the mount: mount_log_refuses() */
+	void (*removed)(void);     /* called after files were removed and recreated; may be NULL */
 };
 
-/* Opens (continues) the log in `directory`, made 0700 when missing (its parents too), and seals it
- * where it has a key (ops/support/log_seal.h).  `options` may be NULL.  The directory stays open:
- * a mount that covers it later does not matter.  -EBUSY: another daemon writes there; -errno of the
- * file system; a log that is required also fails where it has a key that cannot be used. */
+/* Opens the log in `directory` and continues it; creates missing directories with mode 0700.  Seals
+ * the log if it has a key (ops/support/log_seal.h).  `options` may be NULL.  The directory stays
+ * open, so a later mount over it has no effect.  0; -EBUSY: another daemon writes there; -errno of
+ * the file system; if the log is required, also when its key cannot be used. */
 int mount_log_open(
 	const char *directory, const struct mount_log_options *options, struct mount_log **ret_log);
 
-/* True while a log that is required cannot be written, or anchored.  NULL is fine. */
+/* Whether the log is required and currently cannot be written or anchored.  NULL is fine. */
 bool mount_log_refuses(const struct mount_log *log);
 
-/* Writes what is queued, ends the thread, frees.  NULL is fine. */
+/* Writes the queued records, ends the thread and frees the log.  NULL is fine. */
 void mount_log_close(struct mount_log *log);
 
-/* Records one operation; returns its sequence number (0: dropped or log is NULL).  Called
- * before the reply is sent, it names even a process that ends right afterwards. */
+/* Records an operation; returns its sequence number (0: it was dropped, or `log` is NULL).  Called
+ * before the reply is sent, so that the record can name a process that ends right after it. */
 uint64_t mount_log_record(struct mount_log *log, const struct log_record *record);
 
 /* Finds out who the caller is, so that a record with this start is quick.  NULL is fine. */
@@ -64,9 +64,9 @@ void mount_log_flush(struct mount_log *log);
 uint64_t mount_log_last_seq(struct mount_log *log); /* 0: none, or log is NULL */
 void mount_log_stats(struct mount_log *log, struct mount_log_stats *ret_stats);
 
-/* Path of the segment being written (rotation renames the older ones); lives as long as
- * the log. */
+/* The path of the segment that is being written; rotation renames older ones.  The string lives as
+ * long as the log. */
 const char *mount_log_path(struct mount_log *log);
 
-/* Where tool calls begin and end, which the records of their processes name.  NULL: log is NULL. */
+/* The registered tool calls, to which records are assigned.  NULL if `log` is NULL. */
 struct callers *mount_log_callers(struct mount_log *log);

@@ -12,23 +12,23 @@
 
 enum {
 	LOG_QUEUE_BYTES = 2 << 20,
-	LOG_QUEUE_HURRY_BYTES = LOG_QUEUE_BYTES / 2, /* more than that is written at once */
+	LOG_QUEUE_HURRY_BYTES = LOG_QUEUE_BYTES / 2, /* above this the writer starts at once */
 };
 
 struct queue {
-	uint8_t *data; /* struct queued_record, one after the other */
+	uint8_t *data; /* consecutive struct queued_record */
 	size_t used;
 };
 
 enum { RING_ALL, RING_CHANGES, RINGS };
 
-/* What one ring of segments gets; the writer's own. */
+/* The output to one ring of segments; used by the writer only. */
 struct ring {
 	struct log_segments *segments;
-	struct buffer text; /* the batch */
-	uint64_t first_seq, last_seq, records;
-	int error;     /* of the last batch, or of a look */
-	uint64_t lost; /* since the last "lost" line */
+	struct buffer text;                    /* lines of the present batch */
+	uint64_t first_seq, last_seq, records; /* of the present batch */
+	int error;                             /* of the last batch or check: 0 or -errno */
+	uint64_t lost;                         /* records since the last "lost" line */
 	uint64_t lost_first_seq;
 	uint64_t lost_since_ns;
 	int lost_error;
@@ -41,29 +41,29 @@ struct mount_log {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;    /* the writer waits here */
-	pthread_cond_t room;    /* mutations wait here for a queue that is full */
-	pthread_cond_t written; /* flush waits here */
-	struct queue filling;
-	bool idle; /* the writer waits without a deadline */
-	bool hurry;
+	pthread_cond_t room;    /* mutations wait here while the queue is full */
+	pthread_cond_t written; /* mount_log_flush() waits here */
+	struct queue filling;   /* new records */
+	bool idle;              /* the writer waits for the first record */
+	bool hurry;             /* the writer must not wait for more records */
 	bool stop;
-	atomic_bool refuses; /* set by the writer */
-	uint64_t last_seq;
-	uint64_t written_seq; /* all up to here is in the file, or lost */
+	atomic_bool refuses;  /* mount_log_refuses(); written by the writer */
+	uint64_t last_seq;    /* given to the last record */
+	uint64_t written_seq; /* all records up to this one are in the file, or lost */
 	uint64_t unreported;  /* dropped since the last "dropped" line */
 	struct mount_log_stats stats;
 
-	/* The writer's own. */
-	struct queue draining;
+	/* Used by the writer only. */
+	struct queue draining; /* records that it is writing */
 	struct log_directory directory;
 	bool is_required;
 	void (*removed)(void);
 	bool is_failing;
-	bool was_removed; /* that is not in a line yet */
+	bool was_removed; /* files were removed, and no line in the log says so yet */
 	uint64_t removed_records;
 	struct log_clock clock;
 	struct ring rings[RINGS];
 };
 
-/* The writer's thread: writes what is queued until the log is closed. */
+/* The writer's thread: writes queued records until the log is closed. */
 void *log_writer_run(void *mount_log);

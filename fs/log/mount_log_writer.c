@@ -9,9 +9,9 @@
 #include "ops/support/log.h"
 
 enum {
-	LOOK_MS = 1000,          /* how long the removal of a file may go unnoticed */
-	GATHER_MS = 50,          /* how long a line may wait */
-	BATCH_BYTES = 256 << 10, /* of text, sealed and written at once */
+	LOOK_MS = 1000,          /* interval of the checks for removed files */
+	GATHER_MS = 50,          /* most that a record waits for others of its batch */
+	BATCH_BYTES = 256 << 10, /* of text that is sealed and written together */
 };
 
 static void note_lost(struct ring *ring, uint64_t first_seq, uint64_t count, int error)
@@ -24,7 +24,7 @@ static void note_lost(struct ring *ring, uint64_t first_seq, uint64_t count, int
 	ring->lost_error = error;
 }
 
-/* Warns once when something stops working, and once when it works again. */
+/* Warns once when the log starts to fail, and once when it works again. */
 static void note_state(struct mount_log *log)
 {
 	const struct ring *all = &log->rings[RING_ALL], *changes = &log->rings[RING_CHANGES];
@@ -55,7 +55,7 @@ static void note_state(struct mount_log *log)
 	atomic_store(&log->refuses, log->is_required && (error < 0 || anchor_error < 0));
 }
 
-/* A file of the log was removed by another process, and a new one was started. */
+/* Another process removed a file of the log, and the writer started a new one. */
 static void note_removed(struct mount_log *log, struct ring *ring)
 {
 	uint64_t records;
@@ -70,14 +70,14 @@ static void note_removed(struct mount_log *log, struct ring *ring)
 		ring == &log->rings[RING_ALL] ? LOG_ALL_RING : LOG_CHANGES_RING, records);
 	pthread_mutex_lock(&log->lock);
 	log->stats.removed += !log->was_removed;
-	log->hurry = true; /* for the line that says so */
+	log->hurry = true; /* to write the line that says so */
 	pthread_mutex_unlock(&log->lock);
 	if (!log->was_removed || ring == &log->rings[RING_ALL])
 		log->removed_records = records;
 	log->was_removed = true;
 }
 
-/* A required log does not count as writable again because a few lines fit. */
+/* A required log that failed is writable again only if a whole batch fits, not just a few lines. */
 static int append(struct mount_log *log, struct ring *ring)
 {
 	int r = 0;
@@ -128,7 +128,7 @@ static void add_lost_line(struct mount_log *log, struct ring *ring)
 		ring->first_seq = line.seq;
 }
 
-/* Before a line gets into the batch. */
+/* Called before each line is added to the batch. */
 static void begin_line(struct mount_log *log, struct ring *ring, uint64_t seq)
 {
 	if (ring->text.size > 0)
@@ -169,7 +169,7 @@ static void add_line(struct mount_log *log, const struct queued_record *queued)
 	end_line(log, all, queued->seq, r);
 }
 
-/* A line of the log itself that counts missing records. */
+/* Adds a line that counts missing records ("dropped", "lost"). */
 static void add_count(
 	struct mount_log *log, const char *op, unsigned flags, uint64_t count, uint64_t seq)
 {
@@ -201,7 +201,7 @@ static void drain(
 		write_batch(log, &log->rings[i]);
 }
 
-/* When no records come: checks that the files are there, and writable. */
+/* Called while no records come: checks that the files exist and are writable. */
 static void look(struct mount_log *log)
 {
 	for (int i = 0; i < RINGS; i++) {
@@ -209,7 +209,7 @@ static void look(struct mount_log *log)
 
 		ring->error = log_segments_look(ring->segments);
 		note_removed(log, ring);
-		/* A line about what was lost may fit where no batch does. */
+		/* The "lost" line might fit on a disk that has no room for a batch. */
 		if (ring->error == 0 && ring->lost)
 			ring->error = log_segments_check_room(ring->segments, BATCH_BYTES);
 		if (ring->error < 0 || !ring->lost)
@@ -226,8 +226,8 @@ static bool has_work(const struct mount_log *log)
 	return log->filling.used || log->unreported || log->hurry || log->stop;
 }
 
-/* Under the lock: waits until there is enough to do, or it has waited long enough.  False: nothing
- * has come. */
+/* Waits until the batch is large enough, or old enough.  Called with the lock held.  False: no
+ * record has come. */
 static bool wait_for_work(struct mount_log *log)
 {
 	struct timespec deadline = clock_in_ms(LOOK_MS);

@@ -1,5 +1,5 @@
 /*
- * fs/log/proc.h - reads what /proc says of a process or thread.
+ * fs/log/proc.h - reads a file in /proc about a process or thread.
  * Threads: any.
  */
 #pragma once
@@ -7,6 +7,6 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The first size - 1 bytes of /proc/ID/FILE, as a string ("" on failure).  Their count, or -errno.
- */
+/* Reads up to size - 1 bytes of /proc/ID/FILE into `text`, NUL-terminated ("" on failure).  Returns
+ * their count, or -errno. */
 ssize_t proc_read(pid_t id, const char *file, char *text, size_t size);
