@@ -1,4 +1,4 @@
-/* The program isthmus-tools: `isthmus tool ...` and `isthmus mcp ...` hand over to it. */
+/* The program isthmus-tools, which `isthmus tool ...` and `isthmus mcp ...` execute. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,11 +23,11 @@ static const struct {
 	int (*run)(int argc, char **argv);
 } commands[] = {
 	{"tool", tool_command}, {"mcp", mcp_command}, {"session", custom_session_command},
-	{"page", page_command}, /* for webfetch only: its limited child */
+	{"page", page_command}, /* internal: limited child of webfetch */
 #ifdef HAVE_IMAGES
-	{"image", image_command}, /* for pictures only, likewise */
+	{"image", image_command}, /* internal: limited child for pictures */
 #endif
-	{"at-workspace", custom_at_workspace_command}, /* for custom tools only */
+	{"at-workspace", custom_at_workspace_command}, /* internal: for custom tools */
 };
 
 int main(int argc, char **argv)

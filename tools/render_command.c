@@ -1,4 +1,4 @@
-/* isthmus tool render: what a custom tool draws of a call that has its result. */
+/* isthmus tool render: lets a custom tool draw a call that has ended. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "tools/custom/journal.h"
 #include "tools/custom/render.h"
 
-enum { START_MS = 30000 }; /* a busy machine starts node slowly */
+enum { START_MS = 30000 }; /* Node.js starts slowly on a busy machine */
 
 struct drawing {
 	const cJSON *entry; /* of the journal */
@@ -55,7 +55,7 @@ static void draw(void *user, enum tool_phase phase, const char *text)
 		show_result(user, text);
 }
 
-/* The tool that made the entry; NULL: it is not there any more, or not trusted. */
+/* The tool that produced the entry; NULL: it no longer exists, or is not trusted. */
 static const struct tool *find_tool(const cJSON *entry)
 {
 	const char *source = json_text(entry, "source"), *name = json_text(entry, "tool");
@@ -72,7 +72,7 @@ static const struct tool *find_tool(const cJSON *entry)
 	return NULL;
 }
 
-/* By the tool itself, as far as it can. */
+/* Lets the tool draw the call and the result, as far as it can. */
 static void ask_tool(struct tool_call *call, const struct drawing *drawing)
 {
 	const struct custom_source *source = custom_tool_of(call)->source;
@@ -112,7 +112,7 @@ static int draw_entry(struct tool_session *session, const cJSON *entry, bool exp
 	return fflush(stdout) == 0 ? 0 : 1;
 }
 
-/* Where the call was made, while that is there: a project has tools of its own. */
+/* The root of the call, if it still exists, as a project may have its own tools. */
 static const char *root_of(const cJSON *entry)
 {
 	const char *root = json_text(entry, "root");

@@ -35,7 +35,7 @@ static int ask_about_path(struct tool_call *call)
 		given && call->tool->uses == PERMISSION_READS ? output_file_open(given) : -1;
 	cleanup_free char *path = NULL, *sentence = NULL;
 
-	/* The files that keep long output are outside the root, and ours. */
+	/* Files with long output are outside the root, and may always be read. */
 	if (output >= 0)
 		return 0;
 	if (tool_path(call, "path", &path) < 0)
@@ -58,7 +58,7 @@ static int execute(struct tool_call *call)
 	return 0;
 }
 
-/* The project's rules that could not be reached when the session began. */
+/* Loads the project's rules if they were unreachable when the session began. */
 static int load_missing_rules(struct tool_call *call)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

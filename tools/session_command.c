@@ -1,4 +1,4 @@
-/* What the sub-commands share: opening the root with its permissions. */
+/* Opens the root with its permission rules, for all sub-commands. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static int complain(const struct buffer *problem)
 	return -1;
 }
 
-/* In what is out of reach, each call says so. */
+/* If the workspace is unreachable, opens a session in which every call fails with that reason. */
 static int open_root(const char *directory, struct tool_session *session, struct buffer *problem)
 {
 	int r = tool_session_open(directory, session);
@@ -35,7 +35,7 @@ static int open_root(const char *directory, struct tool_session *session, struct
 	return session->root.path && session->jobs ? 0 : -ENOMEM;
 }
 
-/* A mount that comes back brings the project's rules; until then no call runs. */
+/* Loads the project's rules.  If the mount is unreachable, no call runs until they are loaded. */
 static int load_project(struct tool_session *session, struct buffer *problem)
 {
 	cleanup_free char *reason = NULL;
@@ -54,7 +54,7 @@ static int load(struct tool_session *session, const char *policy, bool yes, stru
 {
 	int r = permissions_new(&session->permissions);
 
-	/* First, so that every rule that denies comes later and wins. */
+	/* Added first: rules that deny come later, so that they count. */
 	if (r == 0 && yes)
 		r = permissions_add(
 			session->permissions, PERMISSION_FROM_USER, "*", "*", PERMISSION_ALLOW);

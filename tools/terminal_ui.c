@@ -1,4 +1,4 @@
-/* A custom tool's questions on the terminal: on standard error, so that its result can be piped. */
+/* Questions of custom tools on the terminal; printed on stderr, so that the result can be piped. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void show(const char *words)
 	}
 }
 
-/* A line without its end, which the caller frees; NULL: the input ended, or the call was
+/* Reads a line without its line end; the caller frees it.  NULL: end of input, or the call was
  * interrupted. */
 static char *read_line(struct tool_call *call, const char *prompt)
 {
@@ -90,7 +90,7 @@ static cJSON *ask_input(struct tool_call *call, const struct tool_question *ques
 	return line ? cJSON_CreateString(line) : NULL;
 }
 
-/* The editor's words are the user's own; the shell splits them as it does for git. */
+/* Runs $VISUAL or $EDITOR by the shell, which splits it into words, as git does. */
 static int run_editor(const char *path)
 {
 	const char *editor = getenv("VISUAL");
@@ -136,7 +136,7 @@ cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *que
 	fprintf(stderr, "%s asks: ", call->tool->name);
 	show(question->title);
 	show(question->message);
-	/* What was typed before the question was seen is no answer to it. */
+	/* Discard input that was typed before the question was shown. */
 	tcflush(STDIN_FILENO, TCIFLUSH);
 	switch (question->kind) {
 	case TOOL_ASK_SELECT:
@@ -157,7 +157,7 @@ void terminal_tell_user(struct tool_call *call, const char *words)
 	show(words);
 }
 
-/* Bytes of the escape for colors and styles (SGR) at `text`; 0: there is none. */
+/* The length of the escape sequence for colours and styles (SGR) at `text`; 0: there is none. */
 static size_t style_length(const char *text)
 {
 	size_t length;

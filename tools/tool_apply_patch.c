@@ -27,7 +27,7 @@ static const char data_schema[] =
 
 struct item { /* one file of the patch */
 	const struct patch_file *file;
-	char *path, *target; /* below the root; target: NULL where it stays */
+	char *path, *target; /* below the root; target NULL: not moved */
 	struct buffer old;
 	struct stat status;
 	struct patch_result result;
@@ -61,7 +61,7 @@ static void work_free(void *pointer)
 	free(work);
 }
 
-/* ---- What the patch names ------------------------------------------------------------------ */
+/* ---- The files of the patch ---------------------------------------------------------------- */
 
 static int resolve(struct tool_call *call, const char *given, char **ret_path)
 {
@@ -142,7 +142,7 @@ static unsigned uses_of(const struct item *item)
 	return PERMISSION_READS | PERMISSION_WRITES;
 }
 
-/* Before any file is looked at. */
+/* Checks the rules that deny, before any file is read. */
 static int deny_early(struct tool_call *call, const struct work *work)
 {
 	for (size_t i = 0; i < work->count; i++) {
@@ -282,7 +282,7 @@ static int plan_item(struct tool_call *call, struct item *item, size_t *left)
 	return syntax_check(call, path, item->result.text.data, item->result.text.size);
 }
 
-/* Two paths may lead to one file: the second change would be of what the first left. */
+/* Refuses two paths that lead to one file: the changes would overwrite each other. */
 static int check_files(struct tool_call *call, const struct work *work)
 {
 	for (size_t i = 0; i < work->count; i++) {
@@ -320,7 +320,7 @@ static int validate(struct tool_call *call)
 	call->state_free = work_free;
 	if (take_patch(call, work) < 0 || check_names(call, work) < 0 || deny_early(call, work) < 0)
 		return -1;
-	/* What does not match shows what is there: where rules ask, the question comes first. */
+	/* A failed match would show the file's content: if rules ask, the question comes first. */
 	return call->asks_first ? 0 : make_plan(call, work);
 }
 
@@ -421,7 +421,7 @@ static int apply(struct tool_call *call, struct work *work)
 	if (r < 0)
 		return tool_fail_errno(call, r, "apply the patch", NULL);
 	for (int i = 0; i < TRIES_MAX; i++) {
-		/* What was read may be from before the question, and the lock. */
+		/* The files may have changed while the question or the lock was waited for. */
 		if (make_plan(call, work) < 0)
 			return -1;
 		take_changes(work);

@@ -145,8 +145,8 @@ static int finish(struct run *run, struct process_result *result)
 
 /* ---- Permission: each command and each path by itself ---------------------- */
 
-/* What `env` sets can change what a command does, as what stands in front of it can: one text for
- * both, without what changes nothing but how output looks. */
+/* The variables in `env` as text, like assignments before a command, since both can change what a
+ * command does.  Leaves out variables that only change how output looks. */
 static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_special)
 {
 	const cJSON *env = json_member(call->arguments, "env"), *item;
@@ -171,9 +171,9 @@ static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_
 	return *ret_settings ? 0 : -ENOMEM;
 }
 
-/* When rules allow it the line runs as it was understood, else as a person saw it. */
+/* If rules allow the command, its parsed form runs; if a person does, the text that was shown. */
 struct line {
-	char *understood; /* NULL: as it stands */
+	char *understood; /* the parsed line, printed again; NULL: run the given text */
 };
 
 static void line_free(void *state)
@@ -231,7 +231,7 @@ static int permission(struct tool_call *call)
 
 	if (tool_path(call, "workdir", &directory) < 0)
 		return -1;
-	/* Nobody is asked about what cannot run. */
+	/* Do not ask about a command that cannot run. */
 	r = files_stat(&call->session->root, directory, &status);
 	if (r == 0 && !S_ISDIR(status.st_mode))
 		r = -ENOTDIR;
@@ -258,7 +258,7 @@ static int permission(struct tool_call *call)
 static int run_command(struct tool_call *call, struct run *run, struct process_result *result,
 	const char *directory, const char *const *environment)
 {
-	struct line *line = call->state; /* NULL: no rule is about it */
+	struct line *line = call->state; /* NULL: everything is allowed */
 	bool as_given = !line || call->approved;
 	struct process_request request = {
 		.command = as_given ? tool_string(call, "command") : line->understood,

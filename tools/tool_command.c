@@ -19,7 +19,7 @@
 #include "tools/run.h"
 #include "tools/syntax/syntax.h"
 
-/* Exit codes.  A command that bash ran passes its own code on. */
+/* Exit statuses.  The tool bash passes on that of its command. */
 enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
 
 static const char usage[] =
@@ -55,7 +55,7 @@ struct request {
 	bool expanded;
 	bool help;
 	struct custom_options custom;
-	int argc; /* the rest: the tool's own options */
+	int argc; /* the options of the tool */
 	char **argv;
 };
 
@@ -85,7 +85,7 @@ static int complain(const char *format, ...)
 	return EXIT_USAGE;
 }
 
-/* Takes "--name VALUE" or "--name=VALUE" at *index out of the words. */
+/* Takes the option "--name VALUE" or "--name=VALUE" at *index. */
 static bool take_option(const char *name, int argc, char **argv, int *index, const char **ret_value)
 {
 	size_t length = strlen(name);
@@ -138,7 +138,7 @@ static int split_words(int argc, char **argv, struct request *request)
 		} else if (strcmp(argv[i], "--help") == 0) {
 			request->help = true;
 		} else {
-			/* "--" ends our options too. */
+			/* "--" also ends the options of this command. */
 			bool end = strcmp(argv[i], "--") == 0;
 
 			request->argv[request->argc++] = argv[i];
@@ -256,7 +256,7 @@ static bool terminal_is_there(void)
 	return isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
 }
 
-/* y, yes: 1; n, no: 0; else -1. */
+/* "y" or "yes": 1; "n" or "no": 0; else -1. */
 static int understand(const char *answer)
 {
 	static const char *const words[] = {"n", "no", "y", "yes"};
@@ -267,7 +267,7 @@ static int understand(const char *answer)
 	return -1;
 }
 
-/* A session on the command line is one call, so there is no "always" here. */
+/* On the command line a session is one call, so PERMISSION_ALWAYS is not offered. */
 static int ask_on_terminal(struct tool_call *call, const struct permission_question *question)
 {
 	struct permission_question once = *question;
@@ -279,7 +279,7 @@ static int ask_on_terminal(struct tool_call *call, const struct permission_quest
 	if (permission_question_text(&once, &words) < 0 || buffer_append(&words, "\n", 1) < 0)
 		return PERMISSION_NO;
 	fwrite(words.data, 1, words.size, stderr);
-	/* What was typed before the question was seen is no answer to it. */
+	/* Discard input that was typed before the question was shown. */
 	tcflush(STDIN_FILENO, TCIFLUSH);
 	for (int tries = 0; tries < 3 && !tool_cancelled(call); tries++) {
 		int answer;
@@ -295,13 +295,13 @@ static int ask_on_terminal(struct tool_call *call, const struct permission_quest
 	return PERMISSION_NO;
 }
 
-/* Output on its way to standard output.  A program gets it as it is, a person what can be seen. */
+/* Output to stdout: unchanged to a program, with invisible characters escaped on a terminal. */
 struct output {
 	bool is_terminal;
 	bool streamed;
 	struct visible_stream stream;
 	const char *tool;
-	char *drawn; /* the result as a custom tool draws it; NULL: it does not */
+	char *drawn; /* the result as a custom tool draws it; NULL: not drawn */
 };
 
 static void print_piece(struct output *output, const void *text, size_t size, bool last)
@@ -321,7 +321,7 @@ static void stream(void *user, const char *text, size_t size)
 	fflush(stdout);
 }
 
-/* One line that each further one replaces. */
+/* Shows the partial result as one line, which replaces the one before. */
 static void show_partial(void *user, const char *text, size_t size)
 {
 	const char *end = memchr(text, '\n', size);
@@ -369,7 +369,7 @@ static int exit_code(const struct tool_call *call)
 	return call->code == TOOL_INVALID_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
 }
 
-/* What streaming could not know: how much was left out. */
+/* Prints the notice about output that was left out, which was not known while streaming. */
 static void show_notice(const struct tool_call *call)
 {
 	const char *notice = json_text(call->data, "notice");
@@ -389,7 +389,7 @@ static void show_error(const struct tool_call *call)
 	fputc('\n', stderr);
 }
 
-/* What custom tools have to say beside their result. */
+/* Prints the messages of custom tools. */
 static void show_messages(const struct tool_call *call)
 {
 	cJSON *messages = custom_messages_take(tool_conversation(call));
@@ -467,7 +467,7 @@ static int run(const struct tool *tool, const struct request *request, cJSON *ar
 	return code;
 }
 
-/* Of tool list and tool trust: options only; --json has no value here. */
+/* Parses the command line of tool list and tool trust: options only, and --json has no value. */
 static int split_list(int argc, char **argv, struct request *request, bool *ret_json)
 {
 	int left = 0;
@@ -522,7 +522,8 @@ static bool is_managing(const char *word)
 
 int tool_command(int argc, char **argv)
 {
-	static struct request request = {.root = "."}; /* the registry keeps what is in it */
+	static struct request request = {
+		.root = "."}; /* static: the registry keeps pointers into it */
 	const struct tool *tool;
 	cJSON *arguments = NULL;
 	int code;

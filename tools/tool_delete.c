@@ -72,7 +72,7 @@ static int remove_name(struct removal *removal, int directory, const char *name,
 		if (r == 0)
 			r = unlinkat(directory, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
 	}
-	/* Gone already is as good. */
+	/* Another process has removed it: that is fine. */
 	if (r == -ENOENT && depth > 0)
 		return 0;
 	removal->deleted += r == 0;
@@ -163,17 +163,17 @@ static int validate(struct tool_call *call)
 	return r < 0 ? tool_fail_errno(call, r, "delete", path) : 0;
 }
 
-/* ---- What is in a directory that is to go -----------------------------------------------------
+/* ---- The content of a directory to delete -----------------------------------------------------
  */
 
 struct inspection {
 	struct tool_call *call;
 	struct permission_filter filter;
-	struct buffer path; /* of the entry at hand, without a NUL */
-	uint64_t denied;
-	uint64_t asked; /* rules ask about so many */
-	char *guarded;  /* the first one, and why */
-	const char *reason;
+	struct buffer path; /* of the present entry, without NUL */
+	uint64_t denied;    /* entries that rules deny */
+	uint64_t asked;     /* entries about which rules ask */
+	char *guarded;      /* the first guarded entry ... */
+	const char *reason; /* ... and why it is guarded */
 };
 
 static void inspection_done(struct inspection *inspection)
@@ -194,7 +194,7 @@ static int judge_entry(struct inspection *inspection, const char *path)
 
 	inspection->denied += verdict == PERMISSION_DENY;
 	inspection->asked += verdict == PERMISSION_ASK;
-	/* A name that rules keep back is not for the message. */
+	/* The message must not show a name that rules hide. */
 	if (verdict != PERMISSION_ALLOW || inspection->guarded)
 		return 0;
 	reason = guard_name(path);

@@ -39,7 +39,7 @@ static const char data_schema[] =
 	"\"syntax_warning\":{\"type\":\"string\"},\"region\":{\"type\":\"string\"}},"
 	"\"required\":[\"path\"]}";
 
-/* What the edit would do, for the file as it was read. */
+/* The edit, for the content that was read. */
 struct work {
 	char *path;
 	struct edit *edits;
@@ -81,9 +81,9 @@ static int take_edits(struct tool_call *call, struct work *work)
 	return 0;
 }
 
-/* ---- Failures that show the file as it is --------------------------------------- */
+/* ---- Failures that show the present content -------------------------------------- */
 
-/* The lines around what is most like `wanted`, for the data and the message. */
+/* The lines that resemble `wanted` most, for the data and the message. */
 static char *show_nearest(const struct work *work, const char *wanted)
 {
 	struct buffer lines cleanup_buffer = {0};
@@ -222,7 +222,7 @@ static int validate(struct tool_call *call)
 	call->state_free = work_free;
 	if (tool_path(call, "path", &work->path) < 0 || take_edits(call, work) < 0)
 		return -1;
-	/* What does not match shows what is there: where rules ask, the question comes first. */
+	/* A failed match would show the file's content: if rules ask, the question comes first. */
 	return call->asks_first ? 0 : make_plan(call, work);
 }
 

@@ -1,4 +1,4 @@
-/* The tools find and glob: names by pattern, sorted by path or newest first. */
+/* The tools find and glob: find names by pattern, sorted by path or with the newest first. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +42,8 @@ struct finding {
 	struct tool_call *call;
 	struct permission_filter filter;
 	struct glob glob;
-	bool newest_first; /* glob: files only, with their times */
-	size_t base;       /* bytes of the searched directory in each path */
+	bool newest_first; /* glob: files only, sorted by mtime */
+	size_t base;       /* length of the searched directory's path in each path */
 	pthread_mutex_t lock;
 	struct found_path *paths; /* guarded by lock */
 	size_t count, capacity;
@@ -227,7 +227,7 @@ static int search(struct finding *finding)
 	request.path = path;
 	finding->base = below ? 0 : strlen(path) + (*path != '\0');
 	permission_filter_init(&finding->filter, call, PERMISSION_READS, path);
-	/* So that the names are here. */
+	/* Loads the names into the cache. */
 	ahead_free(
 		ahead_ask(call, path, NULL, NULL, 0, clock_now_ns() + AHEAD_MAX_S * 1000000000ull));
 	r = walk(&request, &result);

@@ -55,7 +55,7 @@ static const char data_schema[] =
 	"\"notice\":{\"type\":\"string\"},\"left_out\":{\"type\":\"integer\"}},\"required\":["
 	"\"files\",\"matches\",\"truncated\"]}";
 
-/* One line that is kept; the text is in the file's memory. */
+/* A line of the result; its text is in the memory of struct found. */
 struct line {
 	uint64_t number;
 	size_t offset;
@@ -89,12 +89,12 @@ struct grep {
 	atomic_ullong files_searched;
 	atomic_bool timed_out;
 	pthread_mutex_t lock;
-	struct found **files; /* guarded by lock, like what follows */
+	struct found **files; /* guarded by lock, as are all fields below */
 	size_t file_count, file_capacity;
 	uint64_t kept;    /* matches in `files` */
-	uint64_t matches; /* in all */
+	uint64_t matches; /* in all files */
 	uint64_t matching_files;
-	uint64_t streamed; /* matches that went to the sink */
+	uint64_t streamed; /* matches passed to the sink */
 	uint64_t too_hard, too_large, unreadable;
 	int read_error; /* of the last file that could not be read: -errno */
 	char *away;     /* NULL, or what is to be said of a link that is not there */
@@ -112,7 +112,7 @@ static bool stopped(void *user)
 	return true;
 }
 
-/* ---- What was found -------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------- */
 
 static void found_free(struct found *found)
 {
@@ -127,9 +127,9 @@ static void found_free(struct found *found)
 struct file_search {
 	struct grep *grep;
 	const char *path;
-	int fd;              /* open; or the directory of ... */
-	const char *name;    /* NULL: of that which is open */
-	struct found *found; /* NULL until something is */
+	int fd;              /* of the file; with `name`: of its directory */
+	const char *name;    /* of the file in that directory; NULL: `fd` is the file */
+	struct found *found; /* NULL until the first match */
 };
 
 static int found_new(struct file_search *search)
@@ -229,7 +229,7 @@ static uint64_t kept_matches(const struct grep *grep, const struct found *found)
 	return found->matches < grep->limit ? found->matches : grep->limit;
 }
 
-/* Drops the oldest files while the others alone reach the limit. */
+/* Drops the files with the oldest mtime as long as the others still reach the limit. */
 static void drop_oldest(struct grep *grep)
 {
 	for (;;) {
@@ -267,7 +267,7 @@ static int keep(struct grep *grep, struct found *found)
 	return 0;
 }
 
-/* Results go to the sink as they are found; the answer has them newest first. */
+/* Passes results to the sink as they are found; the answer lists the newest files first. */
 static void stream(struct grep *grep, const struct found *found)
 {
 	struct buffer text cleanup_buffer = {0};
@@ -288,7 +288,7 @@ static bool file_stopped(void *user)
 
 /* ---- Searching ---------------------------------------------------------------------------- */
 
-/* What was found in a file, once it was searched. */
+/* Adds the results of a file after it was searched. */
 static int take_found(struct grep *grep, struct file_search *search, unsigned flags, int r)
 {
 	atomic_fetch_add(&grep->files_searched, 1);
@@ -402,7 +402,7 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 	return search_fd(grep, worker, entry->path, fd, &binary);
 }
 
-/* It may take half of the time: without an answer the files are searched from here. */
+/* Asks the workspace, for at most half of the time; without an answer, searches all files here. */
 static void look_ahead(struct grep *grep, const char *path)
 {
 	const struct literals *texts = search_pattern_literals(grep->pattern);
@@ -491,7 +491,7 @@ static int add_file_json(const struct found *found, uint64_t limit, cJSON *files
 	return 0;
 }
 
-/* Fits whole files, then as many matches of the next one as there is room for. */
+/* Adds whole files while they fit, then as many matches of the next file as fit. */
 static uint64_t add_files(struct grep *grep, cJSON *files)
 {
 	uint64_t shown = 0;

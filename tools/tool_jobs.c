@@ -1,4 +1,4 @@
-/* The tools bash_output, bash_input and bash_kill: what bash runs in the background. */
+/* The tools bash_output, bash_input and bash_kill, for background commands of bash. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <errno.h>
 #include <pcre2.h>
@@ -27,7 +27,7 @@ static int fail_unknown(struct tool_call *call)
 		"There is no background command %u in this session.", number_of(call));
 }
 
-/* Nobody is asked: the command itself was allowed, and it is the session's own. */
+/* Asks nothing: the command was allowed when it was started in this session. */
 static int no_question(struct tool_call *call)
 {
 	(void)call;
@@ -80,7 +80,7 @@ static int filter_lines(pcre2_code *code, const struct buffer *text, struct buff
 	return r;
 }
 
-/* The end of it that fits an answer; all of it is in a file then. */
+/* Shows the end of the output that fits an answer; if it is longer, a file has all of it. */
 static int show_output(struct tool_call *call, const struct buffer *text)
 {
 	struct tail tail = TAIL_INIT(call->call_id);

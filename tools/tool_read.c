@@ -14,7 +14,7 @@
 #include "tools/text/text.h"
 
 enum {
-	COUNT_MAX_BYTES = 256 << 20, /* past it the rest is not read just to count lines */
+	COUNT_MAX_BYTES = 256 << 20, /* larger files are not read to the end to count lines */
 	PIECE_BYTES = 128 << 10,
 	SNIFF_BYTES = 8192,
 	RAW_MAX_BYTES = TOOL_OUTPUT_MAX_BYTES / 4 * 3,
@@ -47,19 +47,19 @@ static const char data_schema[] =
 	"\"mime_type\":{\"type\":\"string\"},\"encoding\":{\"type\":\"string\"}},\"required\":["
 	"\"path\",\"size_bytes\"]}";
 
-/* One pass over the file: keeps the wanted lines, counts and hashes the rest. */
+/* One pass over the file, which keeps the wanted lines and counts and hashes all of them. */
 struct reading {
 	struct tool_call *call;
 	uint64_t first; /* first wanted line */
 	uint64_t limit; /* lines */
-	uint64_t line;  /* of the byte at hand, from 1 */
+	uint64_t line;  /* number of the present line, from 1 */
 	uint64_t shown; /* whole lines kept */
-	bool full;      /* nothing more is kept */
-	bool too_long;  /* the first wanted line alone is beyond the limit */
-	bool at_start;  /* the byte at hand begins a line */
-	bool made;      /* of the file, rather than its own bytes */
+	bool full;      /* the limit is reached: nothing more is kept */
+	bool too_long;  /* the first wanted line alone exceeds the limit */
+	bool at_start;  /* the next byte begins a line */
+	bool made;      /* the text is derived from the file (PDF), not its content */
 	struct buffer partial;
-	uint64_t long_bytes; /* of the first wanted line, when it is too long */
+	uint64_t long_bytes; /* length of the first wanted line, if too_long */
 	uint64_t bytes;
 	XXH3_state_t *hash;
 };
@@ -130,7 +130,7 @@ static int read_lines(struct reading *r, int fd, const char *path, bool *ret_com
 		if (r->full && r->bytes > COUNT_MAX_BYTES)
 			return 0;
 	}
-	/* A last line without a line end is a line. */
+	/* A last line without line end counts as a line. */
 	if (!r->at_start) {
 		if (r->partial.size && keep_piece(r, (const uint8_t *)"", 0, true) < 0)
 			return -1;

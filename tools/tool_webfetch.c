@@ -100,7 +100,7 @@ static int permission(struct tool_call *call)
 	return web_ask(call, &visit->url);
 }
 
-/* ---- What came --------------------------------------------------------------------------- */
+/* ---- The response ------------------------------------------------------------------------- */
 
 static const char not_for_everybody[] =
 	"The page is not for everybody, or not for programs: look for another source, or ask the "
@@ -132,7 +132,7 @@ static int take_image(struct tool_call *call, struct web_visit *visit, const cha
 	return image_show(call, visit->url.text, type, &visit->response.body);
 }
 
-/* Bytes of the whole lines that an answer may have. */
+/* The length of the whole lines that fit an answer. */
 static size_t shown_bytes(const struct buffer *text)
 {
 	size_t lines = 0, shown = 0, limit = TOOL_OUTPUT_MAX_BYTES;
@@ -147,7 +147,7 @@ static size_t shown_bytes(const struct buffer *text)
 	}
 	if (limit == text->size && lines < TOOL_OUTPUT_MAX_LINES)
 		return limit;
-	/* One line alone can be beyond the limit. */
+	/* A single line may exceed the limit: cut it between two characters. */
 	if (!shown)
 		for (shown = limit; shown && (text->data[shown] & 0xc0) == 0x80;)
 			shown--;
@@ -240,7 +240,7 @@ static bool asks_for_password(const struct buffer *page)
 	return false;
 }
 
-/* A form for a login, where another page was wanted, is no answer. */
+/* The server redirected to a login form instead of the requested page: the call fails. */
 static int fail_login(struct tool_call *call, const struct web_visit *visit)
 {
 	return tool_fail(call, TOOL_PERMISSION_DENIED, not_for_everybody,

@@ -1,7 +1,6 @@
 #include "tools/base/registry.h"
 
-/* Every built-in tool, in the order of --list; tool_NAME is in tools/tool_*.c.  A new one is a row.
- */
+/* All built-in tools, in the order of --list; tool_NAME is defined in tools/tool_*.c. */
 #define TOOLS(X)       \
 	X(read)        \
 	X(write)       \

@@ -38,7 +38,7 @@ int writing_permission(struct tool_call *call, unsigned uses, const char *path)
 	};
 	cleanup_free char *sentence = NULL, *copy = NULL, *real = NULL;
 
-	/* Beside the target of a link, as files_backup() has it. */
+	/* files_backup() puts the backup beside the target of a link. */
 	if (backup && files_real_path(&call->session->root, path, &real) < 0)
 		real = NULL;
 	if (asprintf(&sentence, "%s: %s", call->tool->label, path) < 0 ||

@@ -12,7 +12,7 @@
 #include "tools/base/files.h"
 #include "tools/base/tool.h"
 
-/* The path that the call is about, as an absolute one; the caller frees it. */
+/* The absolute path that the call refers to; the caller frees it. */
 static char *subject(const struct tool_call *call)
 {
 	const struct files_root *root = &call->session->root;
@@ -24,12 +24,12 @@ static char *subject(const struct tool_call *call)
 	if (!given || !*given)
 		return strdup(root->path);
 	if (files_resolve(root, given, &below) < 0)
-		return strdup(given); /* outside, or no path */
+		return strdup(given); /* outside the root, or not a path */
 	return path_join(root->path, below);
 }
 
-/* The command, the program or the page, without secrets; never what files hold, nor the arguments
- * of tools found at run time. */
+/* The command, program or page of the call, with secrets redacted.  Never the content of files, nor
+ * the arguments of custom tools. */
 static char *detail(const struct tool_call *call, bool *redacted)
 {
 	static const char *const names[] = {"command", "app_name", "url", "query", "pattern"};

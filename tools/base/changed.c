@@ -15,11 +15,11 @@ enum { FILES_MAX = 500, DIRECTORIES_MAX = 50, TOLD_MAX = 20 };
 struct gathering {
 	const struct tool_session *session;
 	cJSON *list;
-	int directories; /* looked into */
+	int directories; /* read so far */
 	bool truncated;
 };
 
-/* The path below the root; NULL: it is not. */
+/* The path relative to the root; NULL: it is outside. */
 static const char *below_root(const struct tool_session *session, const char *path)
 {
 	const char *root = session->workspace_path;
@@ -42,7 +42,7 @@ static void add_path(struct gathering *g, const char *path)
 		cJSON_AddItemToArray(g->list, cJSON_CreateString((const char *)clean.data));
 }
 
-/* Its files, but for a repository's own.  0: there was none. */
+/* Adds the files below a directory, without those in ".git".  Returns how many it has added. */
 static int add_files(struct gathering *g, const char *path)
 {
 	int fd = files_open(
@@ -69,14 +69,14 @@ static int add_files(struct gathering *g, const char *path)
 	return added;
 }
 
-/* Made, rather than given other permissions: that leaves the time of its content. */
+/* Whether the directory was just created: a later chmod would leave mtime older than ctime. */
 static bool is_new_directory(const struct stat *status)
 {
 	return S_ISDIR(status->st_mode) && status->st_ctim.tv_sec == status->st_mtim.tv_sec &&
 	       status->st_ctim.tv_nsec == status->st_mtim.tv_nsec;
 }
 
-/* Sorted, what is in a directory comes after it. */
+/* Whether the next path of the sorted list is below `path`. */
 static bool next_is_below(const cJSON *item, const char *path)
 {
 	const char *next = cJSON_GetStringValue(item->next);
@@ -84,7 +84,7 @@ static bool next_is_below(const cJSON *item, const char *path)
 	return next && strcmp(next, path) != 0 && path_is_within(next, path);
 }
 
-/* "a/b" comes before "a.c". */
+/* Sorts "a/b" before "a.c", so that a directory's entries follow it directly. */
 static int by_path(const void *a, const void *b)
 {
 	const char *one = *(const char *const *)a, *two = *(const char *const *)b;
@@ -110,7 +110,8 @@ static cJSON *sorted(const cJSON *changed)
 	return cJSON_CreateStringArray(texts, (int)used);
 }
 
-/* The directory below which the next ones count no more, because it is gone; NULL: none. */
+/* Adds a path.  If it no longer exists, returns it: the caller skips the paths below it.  NULL: it
+ * exists. */
 static const char *add_one(struct gathering *g, const cJSON *item)
 {
 	const char *path = item->valuestring, *below = below_root(g->session, path);

@@ -78,11 +78,11 @@ const char *tool_level_name(enum tool_level level)
 	return names[level];
 }
 
-/* Every errno that ops/workspace.h can hand to the kernel has its row. */
+/* Each errno in ops/workspace.h must have a row; a test checks that. */
 static const struct {
 	int number;
 	enum tool_error_code code;
-	const char *reason; /* NULL: strerror() says it well */
+	const char *reason; /* NULL: use strerror() */
 } rows[] = {
 	{ENOENT, TOOL_NOT_FOUND, "it does not exist"},
 	{ENOTDIR, TOOL_NOT_A_DIRECTORY, "a part of the path is not a directory"},

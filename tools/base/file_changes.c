@@ -14,7 +14,7 @@ enum { IS_WRITTEN = 1 << 0, IS_MOVED = 1 << 1, IS_ASIDE = 1 << 2 };
 
 struct locked_directory { /* a directory that is to be locked */
 	struct stat status;
-	const char *path; /* of something in it */
+	const char *path; /* of an entry in it */
 };
 
 static int compare_directories(const void *a, const void *b)
@@ -84,7 +84,7 @@ void file_locks_done(struct file_locks *locks)
 
 /* ---- Making changes ----------------------------------------------------------------------- */
 
-/* What making `path` will have to make directories in. */
+/* The length of the deepest existing directory above `path`; deeper ones must be created. */
 static int note_directories(const struct files_root *root, const char *path, size_t *ret_length)
 {
 	cleanup_free char *above = strndup(path, path_parent_length(path));
@@ -107,7 +107,7 @@ static void remove_made_directories(const struct files_root *root, const char *p
 		char name[256];
 		cleanup_fd int directory = files_open_parent(root, above, false, name);
 
-		/* Somebody else may have put something there. */
+		/* Fails if another process has put something into the directory. */
 		if (directory < 0 || unlinkat(directory, name, AT_REMOVEDIR) < 0)
 			return;
 		above[path_parent_length(above)] = '\0';
@@ -127,7 +127,7 @@ static int rename_path(const struct files_root *root, const char *from, const ch
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
-	/* No flags on this file system (NFS, 9p). */
+	/* This file system does not support flags (NFS, 9p). */
 	if (fstatat(new_directory, new_name, &status, AT_SYMLINK_NOFOLLOW) == 0)
 		return -EEXIST;
 	return renameat(old_directory, old_name, new_directory, new_name) < 0 ? -errno : 0;
@@ -198,7 +198,7 @@ static int make_one(const struct files_root *root, struct file_change *change)
 	return r == 0 && change->target ? move(root, change) : r;
 }
 
-/* ---- Taking them back ---------------------------------------------------------------------- */
+/* ---- Undoing them -------------------------------------------------------------------------- */
 
 static int take_back(const struct files_root *root, struct file_change *change)
 {
@@ -230,8 +230,8 @@ static void take_all_back(const struct files_root *root, struct file_change *cha
 			buffer_printf(lost, "%s%s", lost->size ? ", " : "", changes[i].path);
 }
 
-/* A name that cannot be removed right after it was made by rename is beyond us: what is deleted is
- * gone from its place, and the rest is done. */
+/* Removes the temporary names of deleted files.  A failure is ignored: the files are gone from
+ * their paths, and all other changes are made. */
 static void finish(const struct files_root *root, struct file_change *changes, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

@@ -60,8 +60,8 @@ static const char *below(const char *path, const char *directory)
 	return path + length;
 }
 
-/* An absolute path may spell the root through a symbolic link (/tmp/x for /private/tmp/x):
- * then some ancestor of it is the root directory itself. */
+/* The part of an absolute path below the root, if the path reaches the root through a symbolic link
+ * (/tmp/x for /private/tmp/x): one of its ancestors is then the root directory. */
 static const char *below_by_identity(const char *path, const struct files_root *root)
 {
 	char prefix[PATH_MAX];
@@ -100,7 +100,7 @@ int files_resolve(const struct files_root *root, const char *given, char **ret_p
 		given = expanded;
 	}
 	if (*given == '/') {
-		/* Dots first, so that ROOT/../x is not taken for something inside. */
+		/* Normalise first, so that ROOT/../x does not count as inside. */
 		r = path_normalise(given, &normal);
 		if (r < 0)
 			return r == -EINVAL ? -EXDEV : r;
@@ -134,14 +134,15 @@ static int open_in_root(int root_fd, const char *path, int flags, mode_t mode)
 
 		if (fd >= 0)
 			return (int)fd;
-		/* EAGAIN: a rename raced with the walk and the kernel could not be sure. */
+		/* EAGAIN: a concurrent rename made the kernel give up the walk; retry. */
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
 	}
 }
 
-/* RESOLVE_IN_ROOT reads an absolute link target as a path below the root.  A target that
- * spells the root's own absolute path is meant as it stands; any other leads outside. */
+/* RESOLVE_IN_ROOT interprets an absolute link target as a path below the root.  This function
+ * handles such a target as the system does: inside if it begins with the root's absolute path, else
+ * outside. */
 static int absolute_link_target(const struct files_root *root, const char *path, char **ret_path)
 {
 	char target[PATH_MAX];
@@ -206,7 +207,7 @@ static int open_or_make(int directory, const char *name, bool make)
 	return open_in_root(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 }
 
-/* Makes the missing directories of `path` one by one, from the deepest that exists. */
+/* Opens the directory of `path`; with `make`, creates the missing ones one by one. */
 static int open_directory(const struct files_root *root, const char *path, bool make)
 {
 	cleanup_free char *parent = NULL;
@@ -261,7 +262,7 @@ int files_real_path(const struct files_root *root, const char *path, char **ret_
 int files_read(const struct files_root *root, const char *path, size_t limit_bytes,
 	struct buffer *content, struct stat *ret_stat)
 {
-	/* O_NONBLOCK: a named pipe must not hold the call up. */
+	/* O_NONBLOCK: the open must not wait if it is a named pipe. */
 	cleanup_fd int fd = files_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 	struct stat status;
 
@@ -328,7 +329,7 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
 
 	if (!parent)
 		return -ENOMEM;
-	/* The deepest directory that exists: one that is still to be made cannot be locked. */
+	/* A directory that does not exist yet cannot be locked: lock the deepest existing one. */
 	while ((fd = files_open(root, parent, O_RDONLY | O_DIRECTORY, 0)) == -ENOENT && *parent)
 		parent[path_parent_length(parent)] = '\0';
 	if (fd < 0)
@@ -345,7 +346,7 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
 	return -ETIMEDOUT;
 }
 
-/* ---- Near names ----------------------------------------------------------- */
+/* ---- Similar names -------------------------------------------------------- */
 
 enum { NEAR_MAX = 3 };
 
@@ -354,7 +355,7 @@ struct near {
 	unsigned distance;
 };
 
-/* Edit distance without regard to case, cut off at `limit`. */
+/* The edit distance without regard to case, at most `limit`. */
 static unsigned name_distance(const char *a, const char *b, unsigned limit)
 {
 	unsigned row[257];
@@ -438,7 +439,7 @@ char *files_near_names(const struct files_root *root, const char *path,
 		if (!path_is_name(entry->d_name))
 			continue;
 		distance = name_distance(wanted, entry->d_name, limit);
-		/* "test" for "test_long_name.c": a common beginning is near too. */
+		/* A prefix counts as similar: "test" for "test_long_name.c". */
 		if (distance >= limit && strlen(wanted) >= 3 &&
 			strncasecmp(wanted, entry->d_name, strlen(wanted)) == 0)
 			distance = limit - 1;

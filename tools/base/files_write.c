@@ -1,4 +1,4 @@
-/* The writing half of tools/base/files.h. */
+/* The writing functions of tools/base/files.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,15 +17,16 @@
 
 enum { XATTR_MAX_BYTES = 65536, BACKUPS_MAX = 1000, COPY_BYTES = 64 << 20 };
 
-/* Where reading has moved the file's offset, too. */
+/* Writes from offset 0; a read may have moved the file's offset. */
 static int write_from_start(int fd, const void *content, size_t size)
 {
 	return lseek(fd, 0, SEEK_SET) < 0 ? -errno : write_all(fd, content, size);
 }
 
 /* ---- The temporary file and its guardian -------------------------------------
- * The guardian is a child that holds one end of a socket pair.  A byte on it says that the
- * name is gone (renamed or removed); end of file without one means that we died. */
+ * The guardian is a child process with one end of a socket pair.  A byte on it says that the
+ * temporary name is gone (renamed or removed).  End of file without that byte means that the parent
+ * was killed: the guardian removes the file. */
 
 struct temporary {
 	int directory; /* borrowed */
@@ -46,7 +47,8 @@ static void close_all_but(int a, int b)
 	close_range(high + 1, ~0U, 0);
 }
 
-/* Async-signal-safe calls only: other threads of the parent may hold locks. */
+/* The guardian's code.  It may use async-signal-safe functions only: at the fork, other threads of
+ * the parent may have held locks. */
 static void guard(int socket, int directory, const char *name)
 {
 	char byte;
@@ -89,7 +91,7 @@ static void dismiss_guardian(struct temporary *t)
 {
 	if (t->guardian_socket < 0)
 		return;
-	/* It cannot fail in a way that matters: at worst the guardian unlinks nothing. */
+	/* A failure is harmless: the guardian then tries to remove a name that is gone. */
 	(void)!send(t->guardian_socket, "", 1, MSG_NOSIGNAL);
 	close(t->guardian_socket);
 	while (waitpid(t->guardian, NULL, 0) < 0 && errno == EINTR)
@@ -140,7 +142,7 @@ static int temporary_rename(struct temporary *t, const char *name, bool must_cre
 	return r;
 }
 
-/* ---- What a replacement keeps ------------------------------------------------- */
+/* ---- Attributes that a replacement keeps -------------------------------------- */
 
 static int copy_xattrs(int from, int to)
 {
@@ -155,7 +157,7 @@ static int copy_xattrs(int from, int to)
 	for (const char *name = names; name < names + size; name += strlen(name) + 1) {
 		ssize_t length = fgetxattr(from, name, value, XATTR_MAX_BYTES);
 
-		/* What this user may not read or set (security.*) is the system's affair. */
+		/* Ignore attributes that this user may not read or set (security.*). */
 		if (length < 0 || fsetxattr(to, name, value, (size_t)length, 0) == 0)
 			continue;
 		if (errno == ENOSPC || errno == EDQUOT || errno == EIO)
@@ -164,7 +166,7 @@ static int copy_xattrs(int from, int to)
 	return 0;
 }
 
-/* -EPERM when the owner cannot be kept. */
+/* Copies mode, owner and attributes.  -EPERM: this user cannot set the owner. */
 static int copy_metadata(int from, int to, const struct stat *status)
 {
 	struct stat made;
@@ -248,8 +250,9 @@ static int overwrite(int fd, const void *content, size_t size, const struct buff
 	return r;
 }
 
-/* In a child of its own session, which goes on when we are killed: system calls only, as
- * other threads may hold locks.  It keeps our lock on the directory as long as it lives. */
+/* Overwrites the file in a child process with its own session, which continues if the parent is
+ * killed.  The child uses system calls only, as other threads may have held locks at the fork.  It
+ * inherits the lock of the directory and keeps it until it ends. */
 static int overwrite_in_child(int fd, const void *content, size_t size, const struct buffer *old)
 {
 	int ends[2], r = -EIO;
@@ -283,7 +286,7 @@ static int overwrite_in_child(int fd, const void *content, size_t size, const st
 	return r;
 }
 
-/* For a file with several names, or one whose owner we cannot restore. */
+/* Overwrites a file that has several links, or an owner that this user cannot restore. */
 static int write_in_place(struct target *target, const void *content, size_t size)
 {
 	struct buffer old cleanup_buffer = {0};
@@ -310,7 +313,7 @@ static int write_in_place(struct target *target, const void *content, size_t siz
 	r = check_expected(target);
 	if (r < 0)
 		return r;
-	/* Room first: the file then cannot be cut short by a full disk. */
+	/* Reserve the space first, so that a full disk cannot leave half of the content. */
 	if (size > old.size && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) < 0 &&
 		errno != EOPNOTSUPP && errno != ENOSYS)
 		return -errno;
@@ -324,7 +327,7 @@ static bool is_empty(int fd)
 	return fstat(fd, &status) == 0 && status.st_size == 0;
 }
 
-/* What a dangling link names was made only to learn where that is. */
+/* Removes the file that was created only to find out where a dangling link leads. */
 static int forget_made(struct target *target)
 {
 	close(target->fd);
@@ -347,7 +350,7 @@ static int open_target(
 
 		if (flags & FILES_MUST_REPLACE)
 			return -ENOENT;
-		/* A dangling link inside the root: what it names is made. */
+		/* A dangling link inside the root: create its target. */
 		if (files_lstat(root, path, &link) == 0 && S_ISLNK(link.st_mode)) {
 			if (flags & FILES_MUST_CREATE)
 				return -EEXIST;

@@ -19,7 +19,7 @@ enum { WRITE_WAIT_MS = 5000 };
 struct job {
 	unsigned number;
 	struct jobs *jobs;
-	struct tool_call *call; /* the job's own: what cancels it */
+	struct tool_call *call; /* of the job itself; cancelling it kills the job */
 	char *command, *directory;
 	char **environment;
 	bool any_shell;
@@ -33,8 +33,8 @@ struct job {
 	bool ended;
 	struct process_result result;
 	int error;
-	unsigned users;  /* calls that need it to stay */
-	bool is_written; /* one of them sends input */
+	unsigned users;  /* calls that use it; it is freed only when there are none */
+	bool is_written; /* a call is writing to its input */
 };
 
 struct jobs {
@@ -238,7 +238,7 @@ static void take_look(struct job *job, struct job_look *look)
 	job->missed = 0;
 }
 
-/* With the lock held, which is released for as long as the thread needs to end. */
+/* Frees a job that has ended.  Called with the lock held; releases it while it joins the thread. */
 static void forget(struct jobs *jobs, struct job **at)
 {
 	struct job *job = *at;
@@ -271,7 +271,7 @@ int jobs_look(struct tool_call *call, unsigned number, unsigned wait_ms, struct 
 
 /* ---- Acting ------------------------------------------------------------------------------- */
 
-/* What does not read its input soon is told as full, and loses none of it silently. */
+/* Writes input, with a timeout: if the job does not read, the call fails and says so. */
 static int write_input(int fd, const uint8_t *data, size_t size)
 {
 	while (size > 0) {

@@ -28,7 +28,8 @@ static int content_fd(const void *content, size_t size)
 	return steal_fd(&fd);
 }
 
-/* env(1) looks the program up in the PATH that it is given, not in ours. */
+/* Uses env(1), which looks up the program in the PATH of the new environment, not in that of this
+ * process. */
 static int spawn(const struct limited_child *child, int input, int output, pid_t *ret_pid)
 {
 	static const char *const environment[] = {
@@ -38,8 +39,8 @@ static int spawn(const struct limited_child *child, int input, int output, pid_t
 	sigset_t blocked;
 	int r;
 
-	/* A write to a file fails, rather than ends it: some have caches that they can do without.
-	 */
+	/* Block SIGXFSZ: a write to a file then fails instead of killing the program, which may be
+	 * able to work without its cache files. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGXFSZ);
 	posix_spawnattr_init(&attributes);
@@ -63,7 +64,7 @@ static void limit(const struct limited_child *child, pid_t pid)
 {
 	const struct rlimit cpu = {child->cpu_s, child->cpu_s}, files = {0, 0};
 
-/* The address sanitizer reserves terabytes. */
+/* No limit under sanitizers, which reserve terabytes. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	const struct rlimit memory = {child->memory_bytes, child->memory_bytes};
 
@@ -73,7 +74,7 @@ static void limit(const struct limited_child *child, pid_t pid)
 	prlimit(pid, RLIMIT_FSIZE, &files, NULL);
 }
 
-/* Past the limit it is read, and dropped: the exit code still counts. */
+/* Appends output; drops it above the limit, so that the program runs on to its exit status. */
 static int append(const struct limited_child *child, struct buffer *output, size_t start,
 	const void *more, size_t size)
 {
@@ -82,7 +83,7 @@ static int append(const struct limited_child *child, struct buffer *output, size
 	return buffer_append(output, more, size < room ? size : room);
 }
 
-/* What it prints, until it ends or its time is up. */
+/* Reads the output until the program ends or its time is up. */
 static int collect(const struct limited_child *child, int fd, struct buffer *output)
 {
 	int64_t end_ms = clock_now_ms() + child->timeout_ms;
@@ -131,7 +132,7 @@ int limited_child_run(const struct limited_child *child, struct buffer *output)
 	limit(child, pid);
 	close(steal_fd(&to));
 	r = collect(child, from, output);
-	kill(pid, SIGKILL); /* no-op for one that has ended: it is not reaped yet */
+	kill(pid, SIGKILL); /* no effect if it has ended: it is not reaped yet */
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (r < 0)

@@ -25,7 +25,7 @@ static bool is_object_list(const cJSON *schema)
 	return is_type(schema, "array") && is_type(json_member(schema, "items"), "object");
 }
 
-/* "max-count" is the property "max_count". */
+/* Finds the property of an option; "max-count" means "max_count". */
 static const cJSON *find_property(const cJSON *schema, const char *name, size_t length)
 {
 	const cJSON *property;
@@ -109,7 +109,7 @@ static cJSON *get_or_add(cJSON *arguments, const char *name, bool array)
 		     : cJSON_AddObjectToObject(arguments, name);
 }
 
-/* Sets a plain property, adds to a list or a map. */
+/* Sets a property from the text of an option; adds to it if it is a list or a map. */
 static int set_value(cJSON *arguments, const cJSON *property, const char *text, bool from_file,
 	struct buffer *problem)
 {
@@ -138,7 +138,8 @@ static int set_value(cJSON *arguments, const cJSON *property, const char *text, 
 	return 0;
 }
 
-/* The item of an object list that an option of its items belongs to. */
+/* The item of a list of objects that an option sets a member of: the last one, or a new one if that
+ * has the member. */
 static cJSON *current_item(cJSON *arguments, const cJSON *list, const char *name)
 {
 	cJSON *array = get_or_add(arguments, list->string, true);
@@ -154,7 +155,7 @@ static cJSON *current_item(cJSON *arguments, const cJSON *list, const char *name
 
 struct option {
 	const cJSON *property;
-	const cJSON *list; /* the object list whose items have the property; or NULL */
+	const cJSON *list; /* the list of objects whose items have the property; or NULL */
 	bool from_file;
 };
 
@@ -186,7 +187,7 @@ static bool find_option(const cJSON *schema, const char *name, size_t length, st
 	return false;
 }
 
-/* A word without an option: the first required string that is not set yet. */
+/* Stores a bare argument in the first required string that is not set. */
 static int take_word(
 	const cJSON *schema, const char *word, cJSON *arguments, struct buffer *problem)
 {

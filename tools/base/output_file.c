@@ -32,7 +32,7 @@ static char *directory_path(void)
 	return r < 0 ? NULL : path;
 }
 
-/* Ours, and closed to others: /tmp is everybody's. */
+/* Opens the directory, if this user owns it and others have no access: it may be below /tmp. */
 static int open_private(const char *path)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -47,7 +47,7 @@ static int open_private(const char *path)
 	return steal_fd(&fd);
 }
 
-/* Makes what is missing of the path, for this user only. */
+/* Opens the directory; creates the missing ones with access for this user only. */
 static int open_directory(char *path)
 {
 	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -56,7 +56,7 @@ static int open_directory(char *path)
 		*slash = '\0';
 		r = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
 		*slash = '/';
-		/* One above that cannot be made may still be there (read-only, not ours). */
+		/* An ancestor that cannot be created (read-only, no permission) may exist. */
 		if (r < 0 && r != -EROFS && r != -EACCES)
 			return r;
 	}
@@ -137,7 +137,8 @@ int output_file_make(const char *name, char **ret_path)
 	return fd;
 }
 
-/* The name of the file; NULL: the path is not of this directory, nor of such a one elsewhere. */
+/* The name of the file; NULL: the path is neither in this directory nor in a directory for outputs
+ * on another machine. */
 static const char *name_of(const char *path, const char *directory)
 {
 	static const char end[] = "/isthmus/outputs";

@@ -10,7 +10,8 @@
 
 enum { SHARED_MAX_BYTES = 4 << 20, SHARE_MS = 20000 };
 
-/* $1 is the path of the file here, $2 its size: where both are there, too, it is this machine. */
+/* $1: the path of the file on this machine, $2: its size.  If the command finds such a file, it
+ * runs on the same machine. */
 static const char share_script[] =
 	"umask 077\n"
 	"if [ -r \"$1\" ] && [ $(($(wc -c <\"$1\"))) = \"$2\" ]; then printf %s \"$1\"; exit; fi\n"
@@ -24,7 +25,8 @@ static int take_path(void *user, bool is_stderr, const void *data, size_t size)
 	return is_stderr ? 0 : buffer_append(user, data, size);
 }
 
-/* Puts the file where commands run.  Its path there, which the caller frees; NULL: it is not. */
+/* Copies the file to the machine where commands run.  Returns its path there, which the caller
+ * frees; NULL: it could not be copied. */
 static char *share(struct tool_call *call, const struct tail *tail)
 {
 	cleanup_fd int file = open(tail->path, O_RDONLY | O_CLOEXEC);
@@ -41,7 +43,7 @@ static char *share(struct tool_call *call, const struct tail *tail)
 		.user = &path,
 	};
 	struct process_result result = {0};
-	struct tool_call *own; /* what fails here is not the call's failure */
+	struct tool_call *own; /* a separate call: a failure here must not fail the caller's */
 	int r;
 
 	if (!call->session->control_socket)
@@ -60,7 +62,7 @@ static char *share(struct tool_call *call, const struct tail *tail)
 	return buffer_steal_string(&path);
 }
 
-/* Of the shown part, the last of the output. */
+/* Adds the range of lines that is shown, which is the end of the output. */
 static void add_lines(const struct tail *tail, size_t start, struct buffer *words)
 {
 	const uint8_t *text = tail->kept.data, *end = text + tail->kept.size;

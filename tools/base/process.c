@@ -18,11 +18,11 @@
 
 /* ---- Input -------------------------------------------------------------------------------- */
 
-/* A thread that passes input on until its end, or until the command has ended. */
+/* A thread that copies input to the command until the input or the command ends. */
 struct feeder {
-	int from, stop;          /* eventfd */
-	int socket;              /* of the mount's daemon; -1: */
-	struct command *command; /* here */
+	int from, stop;          /* the input; an eventfd that ends the thread */
+	int socket;              /* to the mount's daemon; -1: the command runs here */
+	struct command *command; /* on this machine */
 	struct command_interrupt interrupt;
 	pthread_t thread;
 	bool runs;
@@ -87,7 +87,7 @@ static void feeder_end(struct feeder *feeder)
 	const uint64_t one = 1;
 
 	if (feeder->runs) {
-		/* It may wait for room in the connection. */
+		/* The thread may be blocked in a write to the daemon. */
 		if (feeder->socket >= 0)
 			shutdown(feeder->socket, SHUT_RDWR);
 		(void)!write(feeder->stop, &one, sizeof(one));
@@ -97,11 +97,11 @@ static void feeder_end(struct feeder *feeder)
 		close(feeder->stop);
 }
 
-/* ---- Here ---------------------------------------------------------------------------- */
+/* ---- On this machine ------------------------------------------------------------------ */
 
 static const char *const basic_names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"};
 
-/* The value in the first pair "NAME=value" of that name; NULL: there is none. */
+/* The value of the first "NAME=value" with that name; NULL: there is none. */
 static const char *find_value(const char *const *pairs, const char *name)
 {
 	size_t length = strlen(name);
@@ -112,8 +112,8 @@ static const char *find_value(const char *const *pairs, const char *name)
 	return NULL;
 }
 
-/* Git must not take a directory for a repository, and run what its settings say, only because it
- * looks like a bare one. */
+/* Variables that set safe.bareRepository=explicit: git must not run commands from the settings of a
+ * directory that merely looks like a bare repository. */
 static const char *const git_names[] = {"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"};
 
 static int make_git_settings(const char *const *more, char *settings[3])
@@ -130,8 +130,8 @@ static int make_git_settings(const char *const *more, char *settings[3])
 	return settings[0] && settings[1] && settings[2] ? 0 : -ENOMEM;
 }
 
-/* What the request adds to the environment, and our own settings for git.  The strings are
- * borrowed.  NULL: no memory. */
+/* The variables of the request plus the settings for git.  The strings are borrowed.  NULL: no
+ * memory. */
 static const char **environment_add(const char *const *more, char *const settings[3])
 {
 	size_t count = 0, used = 0;
@@ -148,7 +148,8 @@ static const char **environment_add(const char *const *more, char *const setting
 	return list;
 }
 
-/* That, and what a command may know of our own environment.  The strings are borrowed. */
+/* Those plus the variables in basic_names of this process.  The strings are borrowed.  NULL: no
+ * memory. */
 static const char **environment_make(const char *const *more)
 {
 	size_t count = 0, used = 0;
@@ -174,7 +175,7 @@ static bool is_cancelled(void *call)
 	return tool_cancelled(call);
 }
 
-/* Hands on the output until the command, and whatever it left behind, has ended. */
+/* Passes the output on until the command and all processes that it left behind have ended. */
 static int take_events(struct tool_call *call, const struct process_request *request,
 	struct command *command, struct process_result *result)
 {
@@ -280,7 +281,7 @@ static void take_exit(struct tool_call *call, const char *text, struct process_r
 	cJSON_Delete(json);
 }
 
-/* What the mount says went wrong, in its own words. */
+/* Records the error message of the mount. */
 static int take_failure(struct tool_call *call, const char *text)
 {
 	cJSON *json = cJSON_Parse(text);
@@ -302,7 +303,7 @@ static int take_failure(struct tool_call *call, const char *text)
 	return error;
 }
 
-/* 0, -ECANCELED, -errno. */
+/* Waits for a frame of the daemon.  0; -ECANCELED: the call was cancelled; -errno. */
 static int await_frame(struct tool_call *call, int fd)
 {
 	struct pollfd fds[2] = {
@@ -392,7 +393,7 @@ static int run_argv(struct tool_call *call, const struct process_request *reques
 	return r;
 }
 
-/* By its own name, so that the mount's log shows the command and no more. */
+/* Runs "bash -c", not its full path, so that the mount's log shows the command without more. */
 static int run_shell(struct tool_call *call, const struct process_request *request,
 	struct process_result *ret_result)
 {

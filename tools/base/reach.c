@@ -54,7 +54,7 @@ char *reach_problem_at(const char *path)
 	cleanup_free char *above = *path == '/' ? strdup(path) : cwd ? path_join(cwd, path) : NULL;
 	int r = 0;
 
-	/* What cannot be reached cannot say which mount it is on: a directory above it does. */
+	/* An unreachable path cannot tell its mount; ask the directories above it. */
 	while (above && (r = control_find(above, &socket, NULL, NULL)) < 0 && r != -ENOTCONN &&
 		r != -ENODATA && above[1]) {
 		size_t length = path_parent_length(above);

@@ -6,7 +6,7 @@
 static cJSON *schemas[REGISTRY_BUILT_IN_MAX]; /* guarded by schemas_lock */
 static pthread_mutex_t schemas_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static const struct tool *found[REGISTRY_FOUND_MAX]; /* guarded by found_lock, like its count */
+static const struct tool *found[REGISTRY_FOUND_MAX]; /* guarded by found_lock, as is found_count */
 static size_t found_count;
 static pthread_mutex_t found_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -100,7 +100,7 @@ const struct tool *registry_find(const char *name)
 
 	if (tool)
 		return tool;
-	/* There may be fewer the next time. */
+	/* Another thread may replace the list by a shorter one meanwhile. */
 	for (size_t i = built_in_count(); (tool = registry_at(i)); i++)
 		if (strcmp(tool->name, name) == 0)
 			return tool;

@@ -178,7 +178,7 @@ static int check_object(
 
 		member_name(name, where, property->string);
 		if (cJSON_IsNull(item) && !schema_requires(schema, property->string)) {
-			/* Several clients send null for "not given". */
+			/* Several clients send null for an absent property. */
 			cJSON_DeleteItemFromObjectCaseSensitive(value, property->string);
 			item = NULL;
 		}
@@ -216,7 +216,7 @@ static int check_array(const cJSON *schema, cJSON *value, const char *where, str
 	return 0;
 }
 
-/* `value` becomes what `other` is, where it stands; takes ownership of `other`. */
+/* Replaces the value in place by `other`, and takes ownership of `other`. */
 static void become(cJSON *value, cJSON *other)
 {
 	cJSON was = *value;
@@ -232,7 +232,7 @@ static void become(cJSON *value, cJSON *other)
 	cJSON_Delete(other);
 }
 
-/* Models send a number as a string, a list as JSON text, or one item in the place of a list. */
+/* Models may send a number as a string, a list as JSON text, or one item instead of a list. */
 static bool convert(const cJSON *schema, cJSON *value, const char *type)
 {
 	cJSON *item, *other = NULL;

@@ -1,4 +1,4 @@
-/* Whether something is a JSON Schema.  Hosts of models refuse all tools for one that has none. */
+/* Checks that a value is a JSON Schema.  Hosts refuse all tools if one has an invalid schema. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
 #include <errno.h>
@@ -147,7 +147,7 @@ static int check_pattern(const char *pattern, const char *where, struct buffer *
 	return -EINVAL;
 }
 
-/* `where` is the property that the schema is about. */
+/* `where`: the property that has this schema, for messages. */
 static int check(const cJSON *schema, const char *where, int depth, struct buffer *problem);
 
 static int check_keyword(

@@ -8,7 +8,7 @@
 
 static const uint64_t file_max_bytes = 1ULL << 30;
 
-/* A full disk must not end the command: the answer then says that the file is cut. */
+/* A full disk must not end the command; the answer then says that the file is incomplete. */
 static void write_file(struct tail *tail, const uint8_t *data, size_t size)
 {
 	if (tail->fd < 0 || tail->file_cut)
@@ -70,7 +70,7 @@ size_t tail_start(const struct tail *tail)
 	const uint8_t *text = tail->kept.data;
 	size_t size = tail->kept.size, at = size, lines = 0;
 
-	/* The last line end belongs to the last line. */
+	/* The line end at the very end belongs to the last line. */
 	for (size_t start = size; start > 0; start--) {
 		bool is_start = start == 1 || text[start - 2] == '\n';
 
@@ -78,7 +78,7 @@ size_t tail_start(const struct tail *tail)
 			break;
 		if (!is_start)
 			continue;
-		/* What was dropped in front may have cut this line. */
+		/* This line may be incomplete, as earlier output was dropped. */
 		if (start == 1 && tail->bytes > size)
 			break;
 		if (++lines > TOOL_OUTPUT_MAX_LINES)

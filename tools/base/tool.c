@@ -23,7 +23,7 @@ int tool_session_open(const char *directory, struct tool_session *ret_session)
 
 	if (r < 0)
 		return r;
-	/* Not on a mount is fine; a mount whose daemon is dead has failed above. */
+	/* Fails harmlessly outside a mount; a mount with a dead daemon has failed above. */
 	control_find(session.root.path, &session.control_socket, &session.mount_point,
 		&session.workspace_path);
 	session.jobs = jobs_new();
@@ -110,7 +110,7 @@ void tool_cancel(struct tool_call *call)
 
 /* ---- Failing ------------------------------------------------------------------ */
 
-/* What failed because the workspace is out of reach says so. */
+/* If the mount cannot reach its workspace, that is the reason of the failure: says so. */
 static enum tool_error_code see_reach(
 	const struct tool_session *session, enum tool_error_code code, struct buffer *message)
 {
@@ -302,7 +302,7 @@ static void add_name(cJSON *request, const char *key, const char *value)
 	cJSON_AddStringToObject(request, key, name);
 }
 
-/* The kernel tells the mount the id of the thread that made a request. */
+/* Registers the thread id, as the kernel tells the mount which thread made a request. */
 void tool_mount_begin(struct tool_call *call)
 {
 	cJSON *request = cJSON_CreateObject();
@@ -322,7 +322,7 @@ void tool_join_thread(struct tool_call *call)
 {
 	cJSON *request;
 
-	/* Threads of the process that registered the call are known already. */
+	/* The threads of the process that registered the call are known. */
 	if (!call->session->control_socket || call->thread == getpid())
 		return;
 	request = cJSON_CreateObject();

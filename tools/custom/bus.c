@@ -15,7 +15,7 @@ struct member {
 	struct member *next;
 	struct custom_lines *lines;
 	const char *path;   /* of the tool's file */
-	char *conversation; /* guarded by lock, as the channels */
+	char *conversation; /* guarded by lock, as is `channels` */
 	cJSON *channels;    /* {CHANNEL: true} */
 };
 
@@ -38,7 +38,7 @@ int custom_bus_join(
 		.path = source->entry.path,
 		.conversation = conversation ? strdup(conversation) : NULL,
 		.channels = cJSON_CreateObject()};
-	/* It will subscribe, but the event that it is started for must not be missed. */
+	/* The process will subscribe itself, but must not miss the event that it is started for. */
 	cJSON_ArrayForEach(channel, source->channels)
 	{
 		if (cJSON_IsString(channel))
@@ -51,7 +51,7 @@ int custom_bus_join(
 	return 0;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static struct member *find(const struct custom_lines *lines)
 {
 	struct member *member = bus.members;
@@ -104,13 +104,13 @@ static void send_event(const struct member *member, const cJSON *event)
 		log_info("\"%s\" takes no events, leaving one out", member->path);
 }
 
-/* A pointer as text: it is compared only. */
+/* Writes the pointer as text, which is only compared. */
 static void name_lines(const struct custom_lines *lines, char name[32])
 {
 	snprintf(name, 32, "%p", (const void *)lines);
 }
 
-/* {from, channel, data} */
+/* Delivers the event {from, channel, data} to its subscribers.  A task of the pool. */
 static void deliver(void *user)
 {
 	cJSON *event = user;
@@ -122,7 +122,7 @@ static void deliver(void *user)
 	pthread_mutex_lock(&bus.lock);
 	member = bus.members;
 	pthread_mutex_unlock(&bus.lock);
-	/* None leaves meanwhile, and new ones stand before this one. */
+	/* `delivering` keeps members from leaving, and new ones are added at the head. */
 	for (; member; member = member->next) {
 		char name[32];
 		bool wants;

@@ -1,4 +1,4 @@
-/* Entries become tools of the registry. */
+/* Makes tools of the entries, and registers them. */
 #include "tools/custom/custom.h"
 
 #include <ctype.h>
@@ -40,15 +40,15 @@ static bool is_trusted_now(struct tool_call *call, const char *place)
 	return agreed && custom_trust_now(place) == 0;
 }
 
-/* Rules match the arguments as compact JSON.  The words are ours: a tool must not word its own
- * permission. */
+/* Asks for permission.  Rules match the arguments as compact JSON.  The question is worded here, as
+ * a tool must not word its own permission. */
 static int ask_permission(struct tool_call *call)
 {
 	const struct custom_entry *entry = &custom_tool_of(call)->source->entry;
 	cleanup_free char *arguments = cJSON_PrintUnformatted(call->arguments);
 	cleanup_free char *sentence = NULL;
 
-	/* It may have changed since the list was made. */
+	/* The files may have changed since the search. */
 	if (entry->place && custom_trusted(entry->place) != CUSTOM_TRUSTED &&
 		!is_trusted_now(call, entry->place))
 		return tool_fail(call, TOOL_PERMISSION_DENIED,
@@ -108,7 +108,7 @@ static enum tool_level level_named(const char *name)
 	return TOOL_DANGEROUS;
 }
 
-/* The user's word, in "levels" of tools.json; what a tool says of itself is no more than words. */
+/* The level from "levels" in the user's tools.json; the level that a tool claims is not trusted. */
 static enum tool_level level_of(const cJSON *settings, const char *name)
 {
 	return level_named(json_text(cJSON_GetObjectItemCaseSensitive(settings, "levels"), name));
@@ -125,7 +125,7 @@ static double timeout_of(const struct custom_entry *entry, const cJSON *descript
 	return item->valuedouble < 86400 ? item->valuedouble : 86400;
 }
 
-/* NULL with a reason: it is no schema of an object. */
+/* The input schema; NULL with a reason: it is not the schema of an object. */
 static cJSON *schema_of(const cJSON *description, struct buffer *reason)
 {
 	const cJSON *given = cJSON_GetObjectItemCaseSensitive(description, "parameters");
@@ -153,7 +153,7 @@ static char *text_or(const cJSON *object, const char *name, const char *fallback
 	return strdup(text && *text ? text : fallback);
 }
 
-/* NULL with a reason. */
+/* The tool; NULL with a reason: the description is not valid. */
 static struct custom_tool *make_tool(struct custom_source *source, const cJSON *description,
 	const cJSON *settings, struct buffer *reason)
 {
@@ -364,7 +364,7 @@ int custom_look(const struct custom_options *options, struct custom_findings *re
 		work.count = r == 0 ? entries.count : 0;
 		for (size_t i = 0; i < work.count; i++)
 			work.sources[i].entry = entries.list[i];
-		entries.count = 0; /* they are the sources' now */
+		entries.count = 0; /* the sources own them now */
 		custom_entries_done(&entries);
 		describe_all(&work);
 		for (size_t i = 0; i < work.count; i++) {
@@ -381,7 +381,8 @@ int custom_look(const struct custom_options *options, struct custom_findings *re
 /* ---- The registry
  * -------------------------------------------------------------------------------- */
 
-/* What an agent knows of, but was changed since it was trusted, stays: a call asks. */
+/* The former tool of an entry that was changed since it was trusted.  It stays in the list, as
+ * agents know it; a call then asks whether to trust it. */
 static const struct custom_tool *known_tool(
 	const struct custom_findings *before, const struct custom_entry *entry, size_t nth)
 {
@@ -411,7 +412,7 @@ static size_t take_ready(const struct custom_findings *findings,
 	return count;
 }
 
-/* What was found lives on: calls may be under way. */
+/* Searches and registers the tools.  Former findings are never freed, as calls may use them. */
 static void look(const struct custom_options *options)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -440,7 +441,7 @@ static void load(void *user)
 {
 	const struct custom_options *options = user;
 
-	/* First, so that what happens meanwhile is seen. */
+	/* Watch before the search, so that no change is missed. */
 	if (options->changed)
 		custom_watch(options, look_again);
 	look(options);

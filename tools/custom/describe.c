@@ -1,4 +1,4 @@
-/* Asking an entry what it is, once for each version of its files. */
+/* Asks an entry to describe itself, once for each version of its files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include "tools/base/options.h"
 #include "tools/custom/internal.h"
 
-/* ---- The answer, kept ---------------------------------------------------------------------- */
+/* ---- The cache ------------------------------------------------------------------------------ */
 
 static void add_stamp(struct buffer *stamp, const char *path)
 {
@@ -25,7 +25,7 @@ static void add_stamp(struct buffer *stamp, const char *path)
 			(long long)status.st_size, (unsigned long long)status.st_ino);
 }
 
-/* The files that its command and its manifest are. */
+/* Covers the files of its command and its manifest. */
 char *custom_stamp(const struct custom_entry *entry)
 {
 	cleanup_free char *manifest = path_join(entry->directory, "tool.json");
@@ -69,7 +69,7 @@ static cJSON *recall(const char *path, const char *stamp)
 	return description;
 }
 
-/* Without it the tool is asked again: no harm. */
+/* Writes the cache file; a failure is harmless, the tool is then asked again. */
 static void keep(const char *path, const char *stamp, const cJSON *description)
 {
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
@@ -94,7 +94,7 @@ static void keep(const char *path, const char *stamp, const cJSON *description)
 struct asking {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct buffer output; /* guarded by lock, like what follows */
+	struct buffer output; /* guarded by lock, as are all fields below */
 	bool ended, too_long;
 	int exit_code, signal;
 	struct custom_errors errors;

@@ -1,4 +1,4 @@
-/* What a tool writes to standard error. */
+/* The standard error of tools. */
 #include <string.h>
 
 #include "ops/support/log.h"

@@ -16,14 +16,14 @@ struct custom_host {
 	const struct custom_source *source;
 	struct custom_lines *lines;
 	char writer[17];
-	unsigned users;     /* calls; guarded by hosts.lock, as what follows */
-	unsigned busy;      /* of them, those that it runs */
-	bool listed;        /* new calls find it */
-	bool telling;       /* somebody tells it where the session is */
-	bool knows;         /* it was told */
-	char *conversation; /* what it was told; NULL: the one without a name */
-	size_t bytes;       /* of the journal that it was told of */
-	const char *change; /* in the journal, that it was not told of; static */
+	unsigned users;     /* calls that use it; guarded by hosts.lock, as are all fields below */
+	unsigned busy;      /* calls that it runs */
+	bool listed;        /* in hosts.list, where new calls find it */
+	bool telling;       /* a thread is sending it a session message */
+	bool knows;         /* it has got a session message */
+	char *conversation; /* the session of that message; NULL: the one without a name */
+	size_t bytes;       /* length of the journal at that message */
+	const char *change; /* event in the journal that it does not know yet; static */
 };
 
 static struct {
@@ -55,7 +55,7 @@ static void unlist(struct custom_host *host)
 	host->listed = false;
 }
 
-/* The same file as it is now: what is found again has another address. */
+/* Compares path and stamp, not pointers: each search makes new sources. */
 static bool is_same(const struct custom_source *a, const struct custom_source *b)
 {
 	return strcmp(a->entry.path, b->entry.path) == 0 && strcmp(a->stamp, b->stamp) == 0;
@@ -101,7 +101,7 @@ static bool is_shutdown(const char *reason)
 	return reason && strcmp(reason, "shutdown") == 0;
 }
 
-/* What happened where it is, that it was not told of; NULL: nothing. */
+/* The event of its session that the process does not know yet; NULL: none. */
 static const char *news_of(struct custom_host *host)
 {
 	const char *change = custom_journal_changed(
@@ -112,7 +112,7 @@ static const char *news_of(struct custom_host *host)
 	return host->change;
 }
 
-/* Why it has to be told where the session is; NULL: it knows. */
+/* The reason for a session message before a call in `conversation`; NULL: none is needed. */
 static const char *news_for(struct custom_host *host, const char *conversation)
 {
 	if (!host->knows)
@@ -137,7 +137,7 @@ static cJSON *session_message(
 	return message;
 }
 
-/* With the lock held, which is released meanwhile.  `call` may be NULL. */
+/* Sends a session message.  Called with the lock held, which it releases.  `call` may be NULL. */
 static void tell(
 	struct custom_host *host, struct tool_call *call, const char *to, const char *reason)
 {
@@ -154,7 +154,7 @@ static void tell(
 	cJSON_AddItemToObject(
 		message, "entries", custom_journal_entries(conversation, host->source));
 	custom_bus_move(host->lines, conversation);
-	/* If it has ended, the call finds out. */
+	/* Ignore a failure: if the process has ended, the call fails itself. */
 	custom_lines_send(host->lines, call, message);
 	pthread_mutex_lock(&hosts.lock);
 	free(host->conversation);
@@ -168,7 +168,7 @@ static void tell(
 /* ---- Calls ------------------------------------------------------------------------------------
  */
 
-/* With the lock held: frees what nobody uses and no call finds. */
+/* Frees the host if no call uses it and none can find it.  Called with the lock held. */
 static void release(struct custom_host *host)
 {
 	if (host->users || host->listed)
@@ -188,7 +188,7 @@ static void say_shutdown(struct custom_host *host)
 	custom_lines_close(host->lines);
 }
 
-/* With the lock held: one that is listed. */
+/* Ends a listed host.  Called with the lock held. */
 static void shut_down(struct custom_host *host, int ms)
 {
 	unlist(host);
@@ -197,14 +197,14 @@ static void shut_down(struct custom_host *host, int ms)
 	release(host);
 }
 
-/* With the lock held: it cannot take a call, as it has ended, or its session has. */
+/* Whether the process or its session has ended.  Called with the lock held. */
 static bool is_over(struct custom_host *host)
 {
 	return custom_lines_ended(host->lines) ||
 	       (host->knows && !host->telling && is_shutdown(news_of(host)));
 }
 
-/* With the lock held: the one that is listed and runs, or a new one. */
+/* The listed host of the call's source, or a new one.  Called with the lock held. */
 static int find_or_start(struct tool_call *call, struct custom_host **ret_host)
 {
 	const struct custom_source *source = custom_tool_of(call)->source;
@@ -220,8 +220,8 @@ static int find_or_start(struct tool_call *call, struct custom_host **ret_host)
 	return 0;
 }
 
-/* With the lock held: until it knows where the session is.  While it works for other calls it
- * cannot be taken elsewhere.  -EAGAIN: that session is over. */
+/* Tells the process the session of the call.  While it runs calls of another session, waits for
+ * their end.  Called with the lock held.  -EAGAIN: the session of the process is over. */
 static int bring(struct custom_host *host, struct tool_call *call)
 {
 	while (!tool_cancelled(call)) {
@@ -266,7 +266,7 @@ static int take(
 	r = find_or_start(call, &host);
 	if (r == 0) {
 		host->users++;
-		/* First, so that it can ask for something while it is told. */
+		/* Open the channel first: the process may ask for something at that message. */
 		channel->writer = host->writer;
 		custom_channel_open(host->lines, channel, call->call_id);
 		r = bring(host, call);
@@ -339,7 +339,7 @@ void custom_hosts_wake(const char *channel)
 	pthread_mutex_unlock(&hosts.lock);
 }
 
-/* With the lock held: one to be told something, and why. */
+/* Finds a host that needs a session message; returns the reason.  Called with the lock held. */
 static const char *find_news(const char *former, const char *current, struct custom_host **ret_host)
 {
 	for (struct custom_host *host = hosts.list; host; host = host->next) {
@@ -384,7 +384,7 @@ static bool is_known(const struct custom_host *host)
 	return false;
 }
 
-/* With the lock held. */
+/* A host whose source is not among the present ones.  Called with the lock held. */
 static struct custom_host *find_unknown(void)
 {
 	struct custom_host *host = hosts.list;

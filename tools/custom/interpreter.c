@@ -1,4 +1,4 @@
-/* What a tool needs to be started, and what to do where it is not there. */
+/* Finds the program that a tool needs, and gives advice if it is not installed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { FIRST_LINE_MAX = 256 };
 
-/* Packages of Debian where they are not named as the program. */
+/* Debian's packages, where their names differ from the program's. */
 static const struct {
 	const char *program, *advice;
 } advices[] = {
@@ -35,7 +35,7 @@ static bool is_there(int cwd, const char *program)
 	return found != NULL;
 }
 
-/* The first line without "#!"; false: it has none. */
+/* Reads the first line after "#!"; false: the file has no such line. */
 static bool first_line(int cwd, const char *program, char line[FIRST_LINE_MAX])
 {
 	cleanup_free char *found = strchr(program, '/') ? NULL : path_find_program(program);
@@ -50,7 +50,7 @@ static bool first_line(int cwd, const char *program, char line[FIRST_LINE_MAX])
 	return true;
 }
 
-/* What runs a script: "#!/usr/bin/env -S NAME=x python3 -u" is run by python3. */
+/* The interpreter of a script: python3 for "#!/usr/bin/env -S NAME=x python3 -u". */
 static char *interpreter(int cwd, const char *program)
 {
 	char line[FIRST_LINE_MAX], *rest = line;

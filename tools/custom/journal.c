@@ -18,7 +18,7 @@ enum {
 	READ_MAX_BYTES = 8 << 20,
 	NAME_MAX_BYTES = 128,
 	KEEP_SECONDS = 30 * 86400,
-	DRAWN_MAX_BYTES = 64 << 10, /* of arguments and of text, which are kept to be drawn */
+	DRAWN_MAX_BYTES = 64 << 10, /* bound of the arguments and the text for `tool render` */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,8 +34,8 @@ char *custom_journal_path(const char *session)
 	return name ? state_path(name) : NULL;
 }
 
-/* Appends what the file has from `*from` on, or its end if that is too much (`*from` says where it
- * begins); the lines are whole. */
+/* Appends the whole lines of the file from `*from` on.  If they are more than READ_MAX_BYTES,
+ * appends the last ones and sets `*from` to where they begin. */
 static int read_file(const char *path, size_t *from, struct buffer *lines)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -47,7 +47,7 @@ static int read_file(const char *path, size_t *from, struct buffer *lines)
 		return errno == ENOENT ? 0 : -errno;
 	size = (size_t)status.st_size;
 	if (size < *from)
-		*from = 0; /* one that became shorter is another one */
+		*from = 0; /* a shorter file has replaced the former one */
 	if (size - *from > READ_MAX_BYTES)
 		*from = size - READ_MAX_BYTES;
 	left = size - *from;
@@ -63,7 +63,7 @@ static int read_file(const char *path, size_t *from, struct buffer *lines)
 	return 0;
 }
 
-/* Likewise, of the session. */
+/* The same for the journal of the session. */
 static int read_lines(const char *session, size_t *from, struct buffer *lines)
 {
 	cleanup_free char *path = custom_journal_path(session);
@@ -83,14 +83,14 @@ static int read_lines(const char *session, size_t *from, struct buffer *lines)
 /* One line: a result, or a move. */
 struct node {
 	cJSON *entry;
-	ssize_t parent; /* -1: the first */
+	ssize_t parent; /* -1: none, this is the first */
 	bool on_branch;
 };
 
 struct tree {
 	struct node *nodes;
 	size_t count, capacity;
-	ssize_t leaf; /* where the session is; -1: before the first */
+	ssize_t leaf; /* the session's present position; -1: before the first */
 };
 
 static void tree_done(struct tree *tree)
@@ -100,7 +100,7 @@ static void tree_done(struct tree *tree)
 	free(tree->nodes);
 }
 
-/* Of the line that begins there, with its end; 0: no whole line. */
+/* The size of the line at `at`, with its line end; 0: the line is incomplete. */
 static size_t line_size(const struct buffer *lines, size_t at)
 {
 	const uint8_t *end =
@@ -150,7 +150,7 @@ static void take_line(struct tree *tree, const char *line, size_t size)
 	cJSON_Delete(json);
 }
 
-/* Who follows whom is the order of the lines, with the moves between them. */
+/* Each result follows the line before it, unless a move is between them. */
 static int read_tree(const char *session, struct tree *ret_tree)
 {
 	struct buffer lines cleanup_buffer = {0};
@@ -175,7 +175,7 @@ static bool is_of(const cJSON *entry, const struct custom_source *source)
 	return whose && strcmp(whose, source->entry.path) == 0;
 }
 
-/* What only `tool render` and the journal itself need. */
+/* Removes the members that only `tool render` and the journal need. */
 static void drop_unlisted(cJSON *entry)
 {
 	static const char *const names[] = {"args", "content", "root", "writer"};
@@ -199,7 +199,7 @@ cJSON *custom_journal_entries(const char *session, const struct custom_source *s
 
 	if (read_tree(session, &tree) < 0)
 		return entries;
-	/* From the end: what is too much is old. */
+	/* From the end: if there are too many, the oldest are left out. */
 	for (ssize_t i = tree.leaf; i >= 0 && cJSON_GetArraySize(entries) < ENTRIES_MAX;
 		i = tree.nodes[i].parent) {
 		struct node *node = &tree.nodes[i];
@@ -273,7 +273,7 @@ char *custom_journal_place(const char *session)
 	return strdup(json_text(tree.nodes[tree.leaf].entry, "call"));
 }
 
-/* The reason that a line is for those who know all before it; NULL: none.  Static. */
+/* The event that a line is for a process which knows all lines before it; NULL: none.  Static. */
 static const char *reason_of(
 	const cJSON *line, const struct custom_source *source, const char *writer)
 {
@@ -288,7 +288,7 @@ static const char *reason_of(
 	return is_of(line, source) && (!whose || strcmp(whose, writer) != 0) ? "tree" : NULL;
 }
 
-/* Of two that came one after the other: the end stays, and others' results are the least. */
+/* Combines two consecutive events: "shutdown" stays, and results count least. */
 static const char *later_reason(const char *before, const char *reason, bool is_result)
 {
 	if (!reason || (before && (is_result || strcmp(before, "shutdown") == 0)))
@@ -320,7 +320,7 @@ const char *custom_journal_changed(
 
 char *custom_journal_switched(const char *session, size_t *bytes)
 {
-	static const char begin[] = "{\"event\":\"s"; /* of the lines that matter */
+	static const char begin[] = "{\"event\":\"s"; /* of the relevant lines */
 	struct buffer lines cleanup_buffer = {0};
 	size_t from = *bytes, at = 0, size;
 	char *to = NULL;
@@ -362,7 +362,7 @@ static void remove_old(int directory)
 			unlinkat(directory, entry->d_name, 0);
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static int append(const char *session, const struct buffer *line)
 {
 	cleanup_free char *path = custom_journal_path(session), *parent = NULL;
@@ -383,7 +383,7 @@ static int append(const char *session, const struct buffer *line)
 	return fd < 0 ? -errno : write_all(fd, line->data, line->size);
 }
 
-/* `json` is deleted. */
+/* Adds a line and deletes `json`. */
 static int add_line(const char *session, cJSON *json)
 {
 	struct buffer line cleanup_buffer = {0};
@@ -399,7 +399,7 @@ static int add_line(const char *session, cJSON *json)
 	return r;
 }
 
-/* Kept for `tool render` alone. */
+/* Adds a member that only `tool render` needs, unless it is too long. */
 static void add_drawn(cJSON *entry, const char *name, cJSON *value)
 {
 	cleanup_free char *text = value ? cJSON_PrintUnformatted(value) : NULL;
@@ -410,7 +410,7 @@ static void add_drawn(cJSON *entry, const char *name, cJSON *value)
 		cJSON_Delete(value);
 }
 
-/* Without images; of a failure, why. */
+/* The text of the result, without images; of a failure, its message. */
 static cJSON *text_blocks(const cJSON *result)
 {
 	cJSON *blocks = cJSON_CreateArray();

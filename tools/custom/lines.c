@@ -12,22 +12,23 @@
 enum { QUEUE_MAX = 256 };
 
 struct custom_lines {
-	struct custom_process *process; /* NULL once it was ended; guarded by send_lock */
-	atomic_bool ending;             /* somebody ends it */
+	struct custom_process *process; /* NULL: it was ended; guarded by send_lock */
+	atomic_bool ending;             /* a thread is ending it */
 	pthread_mutex_t send_lock;      /* one line at a time */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct custom_channel *channels; /* guarded by lock, like what follows */
+	struct custom_channel *channels; /* guarded by lock, as are the fields below */
 	bool ended;
 	int exit_code, signal;
-	struct custom_errors errors; /* belong to the process's thread until it has ended */
-	struct buffer input;         /* belongs to that thread, as the next one does */
-	bool skipping;               /* the rest of a line that is too long */
-	const char *ignored;         /* why a line of it was, at first; static, guarded by lock */
+	struct custom_errors errors; /* used by the process's thread only, until it has ended */
+	struct buffer input;         /* used by that thread only */
+	bool skipping;               /* inside a line that is too long; used by that thread only */
+	const char *ignored;         /* why a line was first ignored; static; guarded by lock */
 	const char *path;            /* of the tool, for the log */
 };
 
-/* Said once in the log: a tool that writes a wrong line writes many.  `why` is static. */
+/* Logs the first ignored line only, as a tool that writes one invalid line writes many.  `why` is
+ * static. */
 static void ignore_line(struct custom_lines *lines, enum log_level level, const char *why)
 {
 	bool is_first;
@@ -41,8 +42,8 @@ static void ignore_line(struct custom_lines *lines, enum log_level level, const 
 		log_print(level, "\"%s\" wrote %s, ignoring it and further ones", lines->path, why);
 }
 
-/* With lock held.  What says no id of ours is about the call that began last; so is all of MCP,
- * whose ids are of requests. */
+/* The channel of a message.  One without a known id belongs to the call that began last, as do all
+ * messages of MCP, whose ids are those of requests.  Called with the lock held. */
 static struct custom_channel *find_channel(const struct custom_lines *lines, const cJSON *message)
 {
 	const char *id = json_text(message, "jsonrpc") ? NULL : json_text(message, "id");
@@ -60,7 +61,8 @@ static bool is_update(const cJSON *message)
 	return type && strcmp(type, "update") == 0;
 }
 
-/* With lock held: the result of the call, which is never too much. */
+/* Whether it is the result of the call, which is taken even if the queue is full.  Called with the
+ * lock held. */
 static bool is_awaited(const struct custom_channel *channel, const cJSON *message)
 {
 	const char *type = json_text(message, "type");
@@ -69,7 +71,7 @@ static bool is_awaited(const struct custom_channel *channel, const cJSON *messag
 	       (strcmp(type, "result") == 0 || strcmp(type, "error") == 0);
 }
 
-/* With lock held. */
+/* Called with the lock held. */
 static void note_result(struct custom_channel *channel, const cJSON *message)
 {
 	if (!is_awaited(channel, message))
@@ -80,7 +82,7 @@ static void note_result(struct custom_channel *channel, const cJSON *message)
 			channel->user, message, strcmp(json_text(message, "type"), "error") == 0);
 }
 
-/* Nobody is there for what it asks while no call runs. */
+/* Refuses a question of the tool while no call runs, as there is no client to ask. */
 static void refuse(struct custom_lines *lines, const cJSON *message)
 {
 	const char *type = json_text(message, "type"), *ask = json_text(message, "ask");
@@ -101,7 +103,8 @@ static void refuse(struct custom_lines *lines, const cJSON *message)
 	custom_lines_send(lines, NULL, reply);
 }
 
-/* A tool that floods loses updates first: the next one replaces them. */
+/* Puts a message into its channel.  If there are too many, updates are dropped first, as each
+ * replaces the one before. */
 static void sort_message(struct custom_lines *lines, cJSON *message)
 {
 	struct custom_channel *channel;
@@ -179,7 +182,7 @@ static void take_end(void *user, int exit_code, int signal)
 {
 	struct custom_lines *lines = user;
 
-	/* A last line without a line end. */
+	/* The last line may have no line end. */
 	if (!lines->skipping && lines->input.size)
 		take_line(lines, (const char *)lines->input.data, lines->input.size);
 	pthread_mutex_lock(&lines->lock);
@@ -246,7 +249,7 @@ void custom_lines_end(struct custom_lines *lines, int grace_ms)
 
 	if (atomic_exchange(&lines->ending, true))
 		return;
-	/* Whoever writes to it leaves the lock. */
+	/* Makes a thread that is writing release send_lock. */
 	process = lines->process;
 	custom_process_give_up(process);
 	pthread_mutex_lock(&lines->send_lock);

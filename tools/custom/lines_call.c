@@ -12,10 +12,10 @@
 
 enum {
 	POLL_MS = 50,
-	GRACE_MS = 500, /* to end after the result, or once cancelled */
+	GRACE_MS = 500, /* for the process to end after its result, or after a cancel */
 	RENDER_MS = 2000,
-	HOST_GRACE_MS = 2000,      /* to stop a call, before what other calls share is lost */
-	EXEC_OUTPUT_MAX = 1 << 20, /* of each stream */
+	HOST_GRACE_MS = 2000,      /* for a call to stop, before its shared process is ended */
+	EXEC_OUTPUT_MAX = 1 << 20, /* bytes per stream */
 	EXEC_WORDS_MAX = 1000,
 };
 
@@ -27,7 +27,7 @@ struct conversation {
 	int64_t until_ms;
 };
 
-/* ---- What the tool asks for --------------------------------------------------------------- */
+/* ---- Requests of the tool ----------------------------------------------------------------- */
 
 static void say_update(struct conversation *talk, const cJSON *message)
 {
@@ -69,7 +69,7 @@ static int find_kind(const char *method)
 	return -1;
 }
 
-/* The time that a person takes is not the tool's. */
+/* Asks a person.  The time until the answer does not count for the tool's timeout. */
 static cJSON *ask_person(struct conversation *talk, const cJSON *message)
 {
 	const char *method = json_text(message, "method");
@@ -149,8 +149,8 @@ static void add_stream(cJSON *reply, const char *name, struct buffer *stream)
 	cJSON_AddStringToObject(reply, name, text ? text : "");
 }
 
-/* A command of the tool runs where the files are, like bash, unless the user has it run here; it
- * was allowed with the call. */
+/* Runs a command of the tool: where the files are, as the tool bash does, unless the user's
+ * settings say here.  The permission for the call covers it. */
 static void run_exec(struct conversation *talk, const cJSON *message)
 {
 	cleanup_free const char **argv = exec_argv(message);
@@ -184,7 +184,7 @@ static void run_exec(struct conversation *talk, const cJSON *message)
 /* ---- The call ---------------------------------------------------------------------------------
  */
 
-/* 1: the call is over; 0: go on; -1: it failed (recorded). */
+/* Handles a message.  1: the call is over; 0: it continues; -1: it failed (recorded). */
 static int take_message(struct conversation *talk, const cJSON *message)
 {
 	const char *type = json_text(message, "type"), *words = json_text(message, "message");
@@ -257,7 +257,7 @@ static cJSON *execute_message(const struct conversation *talk)
 	cJSON_AddNumberToObject(message, "queued", call->queued);
 	if (session)
 		cJSON_AddStringToObject(message, "session", session);
-	/* One that lives knows them. */
+	/* A process that lives for the session knows them. */
 	if (!talk->channel.writer)
 		cJSON_AddItemToObject(
 			message, "entries", custom_journal_entries(session, talk->tool->source));
@@ -286,7 +286,7 @@ static int run(struct conversation *talk)
 {
 	int r = custom_lines_send(talk->lines, talk->call, execute_message(talk));
 
-	/* -EPIPE: it has ended, and how says more. */
+	/* -EPIPE: the process has ended; its exit status says more than this error. */
 	if (r < 0 && r != -EPIPE && r != -EINTR) {
 		r = tool_fail_errno(talk->call, r, "speak to the tool", talk->tool->tool.name);
 	} else {
@@ -298,7 +298,7 @@ static int run(struct conversation *talk)
 	return r;
 }
 
-/* A process of its own, which has the grace that the protocol says. */
+/* Runs the call in its own process, which has the protocol's grace time to end. */
 static int run_once(struct conversation *talk)
 {
 	struct tool_call *call = talk->call;
@@ -313,7 +313,7 @@ static int run_once(struct conversation *talk)
 	return r;
 }
 
-/* True once the call has its result, which nobody wants any more. */
+/* Waits for a cancelled call to stop.  True: it has answered; the result is dropped. */
 static bool stops(struct conversation *talk)
 {
 	int64_t until_ms = clock_now_ms() + HOST_GRACE_MS;

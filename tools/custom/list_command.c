@@ -146,7 +146,8 @@ static bool is_new_place(const struct custom_entries *entries, size_t index)
 	return true;
 }
 
-/* How many programs a project brings that are not trusted as they are, or with `all`, at all. */
+/* Shows the project's programs that are new or changed since they were trusted; `all`: all of them.
+ * Returns their number. */
 static size_t show_entries(const struct custom_entries *entries, bool all, FILE *out)
 {
 	size_t count = 0;

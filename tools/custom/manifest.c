@@ -32,7 +32,7 @@ char *custom_config_path(const char *name)
 	return home && *home == '/' ? string_printf("%s/.config/isthmus/%s", home, name) : NULL;
 }
 
-/* NULL: it cannot be read, or is not JSON (`*ret_error` says which: -errno). */
+/* NULL: the file cannot be read or is not JSON; `*ret_error` is the -errno. */
 static cJSON *read_json(const char *path, int *ret_error)
 {
 	struct buffer content cleanup_buffer = {0};
@@ -57,11 +57,12 @@ cJSON *custom_settings(void)
 	cleanup_free char *path = custom_config_path("tools.json");
 	int error;
 
-	/* What is wrong with it, permissions_load() says. */
+	/* permissions_load() reports errors in this file. */
 	return path ? read_json(path, &error) : NULL;
 }
 
-/* A word that names a file beside the manifest is that file wherever the command runs. */
+/* A word of the command.  If it names a file beside the manifest, it becomes the absolute path, so
+ * that it is valid in any working directory. */
 static cJSON *make_word(
 	const struct tool_session *session, const struct custom_entry *entry, const char *word)
 {
@@ -118,7 +119,7 @@ static bool take_protocol(struct custom_entry *entry)
 	return !cJSON_GetObjectItemCaseSensitive(entry->manifest, "mcpServers");
 }
 
-/* "command" is one word there, and "args" are the others. */
+/* In "mcpServers", "command" is the first word and "args" are the others. */
 void custom_manifest_server(
 	const struct tool_session *session, struct custom_entry *entry, cJSON *server)
 {

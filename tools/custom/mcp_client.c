@@ -1,6 +1,6 @@
 /*
- * Tools of a server of the Model Context Protocol, over its standard input and output.  A call is a
- * process of its own, like those of the other tools: initialize, tools/call, end.
+ * Tools of an MCP server (Model Context Protocol) on its standard input and output.  As with other
+ * tools, each call is a process of its own: initialize, tools/call, end.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tools/custom/lines.h"
 
 enum {
-	DESCRIBE_MS = 30000, /* some fetch themselves before they run */
+	DESCRIBE_MS = 30000, /* some servers download themselves before they run */
 	START_MS = 30000,
 	POLL_MS = 50,
 	GRACE_MS = 500,
@@ -21,13 +21,13 @@ enum {
 struct client {
 	struct custom_lines *lines;
 	struct custom_channel channel;
-	struct tool_call *call; /* NULL: it is described */
+	struct tool_call *call; /* NULL: while it is asked to describe itself */
 	int last_id;
 	int64_t until_ms;
 	struct buffer problem; /* why a request failed */
 };
 
-/* ---- What the server sends by itself --------------------------------------------------------- */
+/* ---- Requests and notifications of the server ------------------------------------------------ */
 
 static int send_message(struct client *client, const char *method, int id, cJSON *params)
 {
@@ -41,7 +41,7 @@ static int send_message(struct client *client, const char *method, int id, cJSON
 	return custom_lines_send(client->lines, client->call, message);
 }
 
-/* `key`: "result" or "error". */
+/* Answers a request of the server.  `key`: "result" or "error". */
 static void respond(struct client *client, const cJSON *request, const char *key, cJSON *value)
 {
 	cJSON *message = cJSON_CreateObject();
@@ -53,7 +53,7 @@ static void respond(struct client *client, const cJSON *request, const char *key
 	custom_lines_send(client->lines, client->call, message);
 }
 
-/* One field of a form, as a question of its own. */
+/* Asks for one field of a form. */
 static cJSON *ask_field(struct client *client, const char *title, const cJSON *field)
 {
 	const char *type = json_text(field, "type"), *name = json_text(field, "title");
@@ -82,7 +82,7 @@ static cJSON *ask_field(struct client *client, const char *title, const cJSON *f
 	return number;
 }
 
-/* NULL: nobody is there, or a question had no answer. */
+/* Asks for all fields.  NULL: there is no person to ask, or a question got no answer. */
 static cJSON *fill_in(struct client *client, const cJSON *params)
 {
 	const char *title = json_text(params, "message");
@@ -109,7 +109,7 @@ static cJSON *fill_in(struct client *client, const cJSON *params)
 	return content;
 }
 
-/* The time that a person takes is not the tool's. */
+/* Asks a person.  The time until the answer does not count for the tool's timeout. */
 static void answer_elicitation(struct client *client, const cJSON *request)
 {
 	int64_t start_ms = clock_now_ms();
@@ -147,7 +147,7 @@ static void take_request(struct client *client, const cJSON *message, const char
 /* ---- Requests to it
  * ------------------------------------------------------------------------------ */
 
-/* The result in the answer to request `id`; NULL with a sentence in client->problem. */
+/* The result in an answer; NULL with a sentence in client->problem. */
 static cJSON *take_answer(struct client *client, cJSON *message)
 {
 	const cJSON *error = cJSON_GetObjectItemCaseSensitive(message, "error");
@@ -234,7 +234,8 @@ static void client_close(struct client *client)
 /* ---- What it has
  * ------------------------------------------------------------------------------------ */
 
-/* Adds a page of tools/list to `tools`; the next cursor, which the caller frees, or NULL. */
+/* Adds a page of tools/list to `tools`.  Returns the next cursor, which the caller frees; NULL:
+ * this is the last page. */
 static char *take_page(cJSON *page, cJSON *tools)
 {
 	const char *cursor = json_text(page, "nextCursor");

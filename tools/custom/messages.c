@@ -13,7 +13,7 @@
 enum { MESSAGES_MAX = 100, TEXT_MAX_BYTES = 8192 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cJSON *waiting; /* {CONVERSATION: [message]}; guarded by lock, as what follows */
+static cJSON *waiting; /* {CONVERSATION: [message]}; guarded by lock, as are the next two */
 static void (*redirected)(void *user, cJSON *message);
 static void *redirected_user;
 
@@ -32,7 +32,7 @@ static void add_text(struct buffer *text, const cJSON *content)
 	}
 }
 
-/* Who says it: a message must not pass for the user's or for ours. */
+/* Adds the name of the tool, so that a message cannot pretend to be from the user or isthmus. */
 static cJSON *make_message(const char *path, const cJSON *message)
 {
 	const char *name = path_name(path), *type = json_text(message, "custom_type");

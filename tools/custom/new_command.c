@@ -1,4 +1,4 @@
-/* isthmus tool new NAME: an example that works, with its test. */
+/* isthmus tool new NAME: creates a working example with its test. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* In the texts, @NAME@ stands for the tool's name. */
 struct file {
-	const char *name; /* NULL: the tool's own */
+	const char *name; /* NULL: the name of the tool */
 	mode_t mode;
 	const char *text;
 };
@@ -20,7 +20,7 @@ struct file {
 struct language {
 	const char *name;
 	struct file files[3];
-	const char *then; /* what to do before it can be used; or NULL */
+	const char *then; /* what the user must do before the first call; or NULL */
 };
 
 static const char sh_tool[] =
@@ -145,7 +145,7 @@ static const char ts_tool[] =
 
 static const char makefile[] = "@NAME@: @NAME@.c\n\tcc -O2 -Wall -o $@ $<\n";
 
-/* The same for all: what a person or an agent would do. */
+/* The test, the same for all languages: calls the tool as a person or an agent would. */
 static const char test_script[] =
 	"#!/bin/sh\n"
 	"# Calls the tool as an agent would.\n"

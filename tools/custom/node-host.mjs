@@ -1,6 +1,6 @@
 // node-host.mjs FILE - speaks isthmus-tool/1 for the tools of pi in FILE, of both generations:
 // custom tools (a factory that returns tools) and extensions (a function that registers them).
-// It lives as long as the session, so that what FILE keeps in variables is there for the next call.
+// It lives as long as the session, so that the variables in FILE persist between calls.
 import { AsyncLocalStorage } from "node:async_hooks";
 import console from "node:console";
 import module from "node:module";
@@ -42,7 +42,7 @@ function complain(what, error) {
 	process.stderr.write(`${what} failed: ${error?.message ?? error}\n`);
 }
 
-// What has no meaning here is accepted, and named once.
+// Accepts functions of pi without a meaning here, and reports each one once.
 function ignore(name) {
 	if (!ignored.has(name)) process.stderr.write(`${name} of pi has no effect here\n`);
 	ignored.add(name);
@@ -67,7 +67,7 @@ function ask(type, fields) {
 	});
 }
 
-// ---- What a tool is given -----------------------------------------------------------------
+// ---- The objects that a tool gets ---------------------------------------------------------
 
 async function question(method, fields, options) {
 	if (!current()?.has_ui) return undefined;
@@ -241,7 +241,7 @@ function describe() {
 	process.stdout.write(`${JSON.stringify(text)}\n`, () => process.exit(0));
 }
 
-// What pi calls them now: the events of a session, with the reason where it has one.
+// Pi's present names for the events of a session, with the reason if there is one.
 const eventsNow = {
 	start: [["session_start", "startup"]],
 	switch: [["session_start", "resume"], ["session_switch", "resume"]],
@@ -317,7 +317,7 @@ function draw({ id, tool: name, phase, args, result, expanded, partial, width })
 		: tool?.renderResult?.(result, { expanded, isPartial: partial }, theme, shown)?.render(width);
 }
 
-// Without a text: as if there were no renderer.
+// Without text, the result is the same as without a renderer.
 function render(message) {
 	let lines;
 	try {

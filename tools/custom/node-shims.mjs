@@ -1,5 +1,5 @@
-// The packages that pi's tools import, as far as a tool needs them without pi: schemas, truncation,
-// and components that render to lines.  A package in the tool's own node_modules comes first.
+// Replacements for the packages that pi's tools import: schemas, truncation, and components that render
+// to lines.  A package in the tool's own node_modules takes precedence.
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -180,7 +180,7 @@ function shimOf(specifier) {
 	return found && packages[found[1]] ? found[1] : undefined;
 }
 
-// The names that a file imports from a package: those without a shim are undefined, not an error.
+// The names that a file imports from a package.  Those without a shim become undefined instead of errors.
 function importedNames(parent, specifier) {
 	const names = new Set();
 	const source = parent?.startsWith("file:") ? fs.readFileSync(url.fileURLToPath(parent), "utf8") : "";
@@ -220,7 +220,7 @@ function resolve(specifier, context, next) {
 
 let jiti; // once something is there that Node.js does not strip
 
-// True when jiti is beside the file, or with the pi in PATH.
+// Whether jiti was found, beside the file or with the pi in PATH.
 export function useJiti(module, file) {
 	const programs = (process.env.PATH ?? "").split(":").map((directory) => path.join(directory, "pi"));
 	const pi = programs.find((program) => fs.existsSync(program));

@@ -1,4 +1,4 @@
-/* The places, in the order in which later ones win. */
+/* Finds entries in all places; of two tools with one name, the one found later counts. */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -13,8 +13,8 @@ struct finder {
 	const struct tool_session *session;
 	struct custom_entries *entries;
 	const char *origin;
-	const char *place; /* of a project */
-	bool is_pi;        /* files are scripts for pi, not programs */
+	const char *place; /* the directory, in a project; else NULL */
+	bool is_pi;        /* the files are scripts for pi, not programs */
 };
 
 static void entry_done(struct custom_entry *entry)
@@ -72,7 +72,8 @@ static bool is_program(const char *path)
 	return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Where it is installed, or beside this program in a build directory.  The caller frees it. */
+/* The path of node-host.mjs: installed, or beside this program in a build directory.  The caller
+ * frees it. */
 static char *node_host(void)
 {
 	static const char *const places[] = {"../share/isthmus", "."};
@@ -89,7 +90,7 @@ static char *node_host(void)
 	return NULL;
 }
 
-/* A file of TypeScript or JavaScript, for pi. */
+/* Fills in the entry for a TypeScript or JavaScript file for pi. */
 static void take_node(struct custom_entry *entry, const char *file)
 {
 	cleanup_free char *host = node_host();
@@ -116,7 +117,7 @@ static bool is_script(const char *name)
 	return false;
 }
 
-/* The caller frees it; NULL: none. */
+/* The index file of a directory; the caller frees it.  NULL: none. */
 static char *find_index(const char *directory)
 {
 	static const char *const names[] = {"index.ts", "index.mts", "index.js", "index.mjs"};
@@ -131,8 +132,8 @@ static char *find_index(const char *directory)
 	return NULL;
 }
 
-/* Each of "mcpServers", as every client writes it, is an entry of its own instead of the one that
- * was added last. */
+/* Replaces the last entry by one entry for each of its "mcpServers", which has the format of all
+ * clients. */
 static void take_servers(struct finder *finder, struct custom_entry *entry)
 {
 	cJSON *servers = cJSON_DetachItemFromObjectCaseSensitive(entry->manifest, "mcpServers");
@@ -185,7 +186,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorted, so that which of two tools wins does not depend on the file system. */
+/* Reads the names in sorted order, so that the choice between two tools with one name does not
+ * depend on the file system. */
 static size_t read_names(const char *path, char **names)
 {
 	cleanup_dir DIR *stream = opendir(path);
@@ -214,8 +216,8 @@ static void take_file(struct finder *finder, const char *path)
 	}
 }
 
-/* Every directory and every executable in it (of pi: those with an index, and scripts); other files
- * are none of ours. */
+/* Adds every directory and executable in a place (for pi: directories with an index, and scripts);
+ * ignores other files. */
 static void take_place(struct finder *finder, const char *path)
 {
 	cleanup_free char **names = calloc(NAMES_MAX, sizeof(*names));
@@ -242,7 +244,7 @@ static void take_place(struct finder *finder, const char *path)
 	}
 }
 
-/* A path that somebody named: what is wrong with it is worth a line. */
+/* Adds a path that the user has named; if it is wrong, `tool list` says so. */
 static void take_named(struct finder *finder, const char *given)
 {
 	const char *home = getenv("HOME");
@@ -279,7 +281,8 @@ static void take_below(
 		take_place(finder, path);
 }
 
-/* As Amp has it: $AMP_TOOLBOX instead of its own directory, several separated by colons. */
+/* Adds Amp's tools: those in $AMP_TOOLBOX (directories separated by colons), else in its default
+ * directory. */
 static void take_amp(struct finder *finder, const char *home)
 {
 	const char *toolbox = getenv("AMP_TOOLBOX");
@@ -330,7 +333,7 @@ static void take_project(struct finder *finder)
 	}
 }
 
-/* True unless "compat" in the settings leaves it out. */
+/* Whether the settings allow it: "compat" is missing, or lists it. */
 static bool wants(const cJSON *settings, const char *whose)
 {
 	const cJSON *list = cJSON_GetObjectItemCaseSensitive(settings, "compat"), *item;

@@ -1,4 +1,4 @@
-/* What a tool runs: its environment, a thread that reads what it writes, and its end. */
+/* Processes of tools: their environment, a thread that reads their output, and their end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,11 +13,11 @@
 #include "ops/support/thread.h"
 #include "tools/custom/internal.h"
 
-/* What a tool may take, each of its processes on its own, unless its tool.json says more. */
+/* Default limits for each process of a tool; its tool.json may have others. */
 enum {
 	LIMIT_MEMORY_MB = 4096,
 	LIMIT_FILE_MB = 1024,
-	LIMIT_MORE_THREADS = 1024, /* than there are when it starts */
+	LIMIT_MORE_THREADS = 1024, /* in addition to those that exist at its start */
 	LIMIT_MAX_MB = 1 << 19,
 };
 
@@ -28,13 +28,13 @@ struct custom_process {
 	struct custom_events events;
 	pthread_t thread;
 	atomic_bool killed;
-	atomic_bool given_up; /* nobody writes to it any more */
+	atomic_bool given_up; /* writers must give up */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool ended; /* guarded by lock */
 };
 
-/* ---- What it is started with -------------------------------------------------------------- */
+/* ---- Environment and command -------------------------------------------------------------- */
 
 struct pairs {
 	char *list[PAIRS_MAX + 1];
@@ -55,7 +55,7 @@ static void pair_add(struct pairs *pairs, const char *name, const char *value)
 		pairs->list[pairs->count++] = pair;
 }
 
-/* "env" of tool.json: {"NAME": "value"}, or true for what our own environment has. */
+/* Adds "env" of tool.json: {"NAME": "value"}, or true to pass on the variable of this process. */
 static void add_manifest(struct pairs *pairs, const struct custom_entry *entry)
 {
 	const cJSON *item;
@@ -83,12 +83,12 @@ static void make_pairs(struct pairs *pairs, const struct tool_session *session,
 	pair_add(pairs, "ISTHMUS_CALL", call ? call->call_id : NULL);
 	pair_add(pairs, "ISTHMUS_SESSION", conversation);
 	pair_add(pairs, "AMP_THREAD_ID", conversation);
-	/* Compiled modules beside a trusted tool would change what was trusted. */
+	/* Compiled modules beside a tool would change its content, which was trusted. */
 	pair_add(pairs, "PYTHONDONTWRITEBYTECODE", "1");
 	add_manifest(pairs, entry);
 }
 
-/* Of our own environment what every command gets; the rest may be secret. */
+/* Adds the variables that every command gets; others may be secret. */
 static void add_basics(struct pairs *pairs)
 {
 	static const char *const names[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"};
@@ -97,7 +97,7 @@ static void add_basics(struct pairs *pairs)
 		pair_add(pairs, names[i], getenv(names[i]));
 }
 
-/* "limits" of tool.json, or the usual one; in MiB. */
+/* A limit in MiB, from "limits" in tool.json or the default. */
 static int limit_mb(const struct custom_entry *entry, const char *name, int usual_mb)
 {
 	const cJSON *limits = cJSON_GetObjectItemCaseSensitive(entry->manifest, "limits");
@@ -106,16 +106,16 @@ static int limit_mb(const struct custom_entry *entry, const char *name, int usua
 	return given_mb > 0 && given_mb < LIMIT_MAX_MB ? (int)given_mb : usual_mb;
 }
 
-/* The sanitizers, which tests' tools are built with, reserve terabytes. */
+/* No limit under sanitizers, which reserve terabytes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MEMORY_LIMIT "unlimited # "
 #else
 #define MEMORY_LIMIT ""
 #endif
 
-/* Its words behind a shell that sets limits, here and there: of a file in units of 512 bytes, of
- * memory in units of 1024.  A limit that is lower already stays.  The system's threads are in
- * /proc/loadavg; shells differ in the name of the limit for those of a user. */
+/* The command, run by a shell that first sets limits, on either machine.  ulimit takes file sizes
+ * in units of 512 bytes and memory in units of 1024.  A lower limit stays.  /proc/loadavg has the
+ * number of threads of the system; shells differ in the option that limits a user's threads. */
 static cJSON *limited_words(const struct custom_entry *entry)
 {
 	static const char script[] =
@@ -223,7 +223,7 @@ static void *read_events(void *user)
 /* ---- Start and end ------------------------------------------------------------------------------
  */
 
-/* A program that is not there is said here: the shell before it would end with 127. */
+/* Checks that the program exists; the shell that sets the limits would only exit with 127. */
 static int check_program(const struct custom_entry *entry, int cwd)
 {
 	const char *program = cJSON_GetStringValue(cJSON_GetArrayItem(entry->argv, 0));

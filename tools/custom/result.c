@@ -1,4 +1,4 @@
-/* What a tool answers, as text for a model and as data. */
+/* The result of a tool, as text for a model and as data. */
 #include <errno.h>
 #include <nettle/base64.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static int decode_base64(const char *data, struct buffer *bytes)
 		       : -EINVAL;
 }
 
-/* The first image stands beside the text; an answer has room for one. */
+/* Takes the first image; a result has room for one. */
 static int take_image(struct tool_call *call, const cJSON *block, struct buffer *text)
 {
 	const char *type = json_text(block, "mimeType");
@@ -71,7 +71,7 @@ static int join_text(struct tool_call *call, const cJSON *content, struct buffer
 	return r;
 }
 
-/* Bytes of the first whole lines that an answer may have. */
+/* The length of the first whole lines that fit an answer. */
 static size_t head_size(const struct buffer *text)
 {
 	size_t lines = 0, whole = 0;
@@ -102,7 +102,7 @@ static size_t tail_size(const struct buffer *text)
 	return size;
 }
 
-/* Cuts the text and keeps all of it in a file. */
+/* Cuts the text to the limits, and writes all of it to a file. */
 static int cut(struct tool_call *call, struct buffer *text, bool keep_tail)
 {
 	size_t size = keep_tail ? tail_size(text) : head_size(text);

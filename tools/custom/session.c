@@ -12,9 +12,9 @@
 
 static struct {
 	pthread_mutex_t lock;
-	const char *name; /* NULL: it has none */
-	char *current;    /* NULL: itself; guarded by lock, as what follows */
-	size_t bytes;     /* of its journal so far */
+	const char *name; /* NULL: no name */
+	char *current;    /* the session it was switched to; NULL: none; guarded by lock */
+	size_t bytes;     /* length of its journal that was read; guarded by lock */
 } own_session = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 const char *custom_session_name(const char *given)
@@ -35,7 +35,8 @@ void custom_session_begin(const char *name)
 	own_session.name = name;
 }
 
-/* `*ret_former`, which the caller frees, too: where it was. */
+/* Follows a switch in the journal; returns the present session.  `*ret_former`: the one before.
+ * The caller frees both. */
 static char *move(char **ret_former)
 {
 	char *next, *now;
@@ -76,7 +77,7 @@ void custom_session_at(const char *name, const char *parent)
 	if (place && parent ? strcmp(place, parent) == 0 : place == parent)
 		return;
 	r = custom_journal_move(name, parent, "tree");
-	/* Clients name results of any tool; those of custom tools count. */
+	/* -ENOENT: a result of another tool, which the journal does not have. */
 	if (r < 0 && r != -ENOENT)
 		log_warning("cannot go back to the call \"%s\": %s, going on from the last one",
 			parent ? parent : "", strerror(-r));

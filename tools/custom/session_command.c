@@ -1,4 +1,4 @@
-/* isthmus session: what a session has, and what happens to it. */
+/* isthmus session: lists a session's results, and records its events. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static int end(int r, const char *session)
 	return 1;
 }
 
-/* `argument` is NULL for words that have none. */
+/* Records an event.  `argument` is NULL for events without one. */
 static int tell(const char *name, const char *event, const char *argument)
 {
 	cleanup_free char *session = custom_session_current();

@@ -12,7 +12,7 @@ struct run {
 	struct tool_call *call;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct tail output; /* guarded by lock, like what follows */
+	struct tail output; /* guarded by lock, as are all fields below */
 	bool ended;
 	int exit_code, signal;
 	struct custom_errors errors;
@@ -40,7 +40,7 @@ static void take_end(void *user, int exit_code, int signal)
 	pthread_mutex_unlock(&run->lock);
 }
 
-/* The text form: "key: value", a line each. */
+/* The arguments in text form: one line "key: value" each. */
 static char *make_lines(const cJSON *arguments)
 {
 	struct buffer lines cleanup_buffer = {0};
@@ -64,7 +64,7 @@ static char *make_input(const struct tool_call *call)
 						       : cJSON_PrintUnformatted(call->arguments);
 }
 
-/* Until it ends.  False: the call was cancelled, or its time is over. */
+/* Waits for the end of the process.  False: the call was cancelled, or the time is up. */
 static bool await_end(struct run *run, int64_t until_ms)
 {
 	bool ended;
@@ -135,7 +135,7 @@ static int run_process(struct tool_call *call, struct run *run)
 
 	if (r < 0)
 		return custom_fail_unstarted(call, r);
-	/* It need not read all of them, or any. */
+	/* Ignore a failure: the tool need not read its arguments. */
 	(void)!custom_process_write(process, call, input, strlen(input));
 	custom_process_close_input(process);
 	in_time = await_end(run, until_ms);

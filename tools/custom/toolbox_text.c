@@ -1,4 +1,4 @@
-/* What a toolbox says of itself, as text lines or as JSON, turned into one form. */
+/* Converts the description of a toolbox, in lines of text or in JSON, to one form. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "ops/support/json.h"
 #include "tools/custom/internal.h"
 
-/* "name: type description" of one parameter; "string?", "(optional)" and "optional" say that it
- * may be missing. */
+/* Adds a parameter from "name: type description"; "string?", "(optional)" or "optional" make it
+ * optional. */
 static void add_parameter(cJSON *schema, const char *name, const char *words)
 {
 	static const char *const optional[] = {"(optional)", "optional"};
@@ -94,7 +94,7 @@ static cJSON *from_lines(char *text)
 	return wrap(tool, true);
 }
 
-/* "args": {"dir": ["string", "the directory"]}, or with a schema for a value. */
+/* The schema for "args": {"dir": ["string", "the directory"]}; a value may also be a schema. */
 static cJSON *schema_of_args(const cJSON *args)
 {
 	cJSON *schema = empty_schema();
@@ -119,7 +119,7 @@ static cJSON *schema_of_args(const cJSON *args)
 	return schema;
 }
 
-/* Detaches what is kept from `json`. */
+/* Moves the members that are kept out of `json`. */
 static cJSON *from_json(cJSON *json)
 {
 	cJSON *tool = cJSON_CreateObject();

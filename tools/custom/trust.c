@@ -1,7 +1,7 @@
 /*
- * What a project brings runs here, so its content has to be trusted once: a hash over the names,
- * modes and contents of everything in the directory is kept in ~/.config/isthmus/trusted, one
- * line "HASH PATH" for each directory.
+ * The custom tools of a project run on this machine, so the user must trust their content once.
+ * ~/.config/isthmus/trusted has one line "HASH PATH" for each trusted directory, with a hash of the
+ * names, modes and contents of everything in it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static int hash_file(struct hashing *hashing, const char *path)
 	return got < 0 ? -errno : 0;
 }
 
-/* A link's target is part of it; what it leads to outside cannot be. */
+/* Adds an entry to the hash; for a symbolic link its target path, not the content behind it. */
 static int hash_entry(struct hashing *hashing, const FTSENT *entry, size_t base)
 {
 	const char *name = entry->fts_path + base;
@@ -114,7 +114,7 @@ static int read_trusted(const char *path, struct buffer *content)
 	return r < 0 ? r : buffer_append(content, "", 1);
 }
 
-/* The line about `place`, NULL: none.  `*ret_end` is past its line end. */
+/* The line of `place`; NULL: none.  `*ret_end`: the position after its line end. */
 static char *find_line(char *lines, const char *place, char **ret_end)
 {
 	size_t length = strlen(place);
@@ -146,7 +146,7 @@ enum custom_trust custom_trusted(const char *place)
 	return memcmp(line, hash, HASH_DIGITS) == 0 ? CUSTOM_TRUSTED : CUSTOM_CHANGED;
 }
 
-/* Whole, or not at all: a cut line would distrust what is trusted. */
+/* Replaces the file by rename: an incomplete one would lose trusted directories. */
 static int replace_file(const char *path, const struct buffer *content)
 {
 	cleanup_free char *parent = strndup(path, path_parent_length(path));

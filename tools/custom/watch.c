@@ -1,7 +1,7 @@
 /*
- * Noticing that custom tools came, went or changed, without looking all the time: the kernel says
- * when something happens in the places and beside the tools, and whether it matters is seen from
- * what would be found.  A place of a project that is made later needs trust, whose file is watched.
+ * Notices that custom tools were added, removed or changed, without polling: inotify reports events
+ * in the places and beside the tools; whether one matters is decided by comparing what a search
+ * would find.  A place that is created later in a project needs trust, whose file is watched.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,11 +21,11 @@ static struct {
 	const struct custom_options *options;
 	void (*reload)(const struct custom_options *options);
 	int fd;
-	int sessions; /* the watch on what happens to sessions; -1: there is none so far */
+	int sessions; /* the watch of the journals' directory; -1: none yet */
 } watch;
 
-/* Of a path of which something is missing the nearest one that is there, in which it is made; -1
- * then, else the watch. */
+/* Watches a path.  If it does not exist, watches its deepest existing ancestor, in which it would
+ * be created, and returns -1; else returns the watch. */
 static int add_watch(const char *path)
 {
 	const uint32_t mask = IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_ATTRIB |
@@ -49,7 +49,7 @@ static void add_entry(const struct custom_entry *entry, struct buffer *state)
 	buffer_printf(state, "%s%s\n", entry->path, stamp ? stamp : "");
 }
 
-/* Once for all entries of a place, which stand together. */
+/* Adds the trust of each place once; its entries are adjacent. */
 static void add_trust(const struct custom_entries *entries, struct buffer *state)
 {
 	const char *last = "";
@@ -63,7 +63,8 @@ static void add_trust(const struct custom_entries *entries, struct buffer *state
 	}
 }
 
-/* Watches what there is now; what would be found, as text that the caller frees. */
+/* Adds watches for all present paths.  Returns what a search would find, as text that the caller
+ * frees. */
 static char *look_at_all(void)
 {
 	cleanup_free char *own = custom_config_path(""), *sessions = state_path("sessions");
@@ -91,7 +92,7 @@ static char *look_at_all(void)
 	return buffer_steal_string(&state);
 }
 
-/* True when anything but a session changed; what happened to those is told at once. */
+/* True if anything but a session changed.  Tells session events to the tools at once. */
 static bool take_events(const char *events, ssize_t size)
 {
 	const struct inotify_event *event;
@@ -108,7 +109,7 @@ static bool take_events(const char *events, ssize_t size)
 	return matters;
 }
 
-/* Until something happened, and nothing more for a moment. */
+/* Waits for an event, and then until no more events come for a moment. */
 static bool await_change(char *events)
 {
 	struct pollfd wait = {.fd = watch.fd, .events = POLLIN};
@@ -131,7 +132,7 @@ static void *run(void *user)
 {
 	cleanup_free char *known = user, *events = malloc(EVENT_BYTES);
 
-	/* Also what happened between that look and these watches. */
+	/* The first comparison also finds changes between the search and the watches. */
 	while (known && events) {
 		cleanup_free char *now = look_at_all();
 
@@ -168,5 +169,5 @@ void custom_watch(
 		close(watch.fd);
 		return;
 	}
-	pthread_detach(thread); /* until the process ends */
+	pthread_detach(thread); /* runs until the process ends */
 }

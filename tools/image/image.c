@@ -10,8 +10,8 @@
 enum {
 	CHILD_MEMORY_BYTES = 1 << 30,
 	CHILD_CPU_S = 20,
-	CHILD_MS = 60000,              /* a busy machine may let it wait */
-	ANSWER_MORE_BYTES = 128 << 10, /* a line, and an EXIF segment */
+	CHILD_MS = 60000,              /* much more than CHILD_CPU_S, for a busy machine */
+	ANSWER_MORE_BYTES = 128 << 10, /* room for the line and an EXIF segment */
 };
 
 static const char smaller_copy[] = "Make a smaller copy of the image with bash and read that.";
@@ -50,15 +50,15 @@ static int show(struct tool_call *call, const char *name, const char *type, stru
 
 struct answer {
 	int width, height;             /* of the whole picture */
-	int shown_width, shown_height; /* 0: it can stay as it is */
+	int shown_width, shown_height; /* after scaling; 0: not changed */
 	char type[32];
 };
 
-/* The child's answer: a line of words, then the picture where it is another one. */
+/* Runs the child.  Its answer is a line of words, then the picture if it was changed. */
 static int ask_child(struct tool_call *call, const struct buffer *bytes, struct answer *answer,
 	struct buffer *output)
 {
-	/* In the child the link leads to this program still, also when its file was replaced. */
+	/* /proc/self/exe is this program even if its file was replaced. */
 	static const char *const argv[] = {"/proc/self/exe", "image", NULL};
 	const struct limited_child child = {
 		.argv = argv,

@@ -1,7 +1,7 @@
 /* The limited child of tools/image/image.h.
  *
- * Its answer: a line with width, height, those that are shown (0: as it is) and their MIME type;
- * then the picture that is shown.  Its exit code is 0, EFBIG (after that line: too many pixels), or
+ * Its output is a line with width, height, width and height after scaling (0: not changed) and MIME
+ * type, then the changed picture.  Its exit code is 0, EFBIG (after that line: too many pixels), or
  * another errno. */
 #include <errno.h>
 #include <png.h>
@@ -29,7 +29,7 @@ static const char *const types[] = {
 
 /* ---- Scaling ----------------------------------------------------------------------------- */
 
-/* The longer side becomes IMAGE_SIDE_MAX, unless it is shorter. */
+/* The size with the longer side reduced to IMAGE_SIDE_MAX, if it is longer. */
 static void fit(const struct image_head *head, int *ret_width, int *ret_height)
 {
 	int longer = head->width > head->height ? head->width : head->height;
@@ -41,7 +41,7 @@ static void fit(const struct image_head *head, int *ret_width, int *ret_height)
 	*ret_height += *ret_height == 0;
 }
 
-/* libwebp's picture borrows the pixels, and has its own once it is scaled. */
+/* The WebPPicture borrows the pixels; scaling gives it pixels of its own. */
 static int scale(struct image_pixels *pixels, int width, int height, WebPPicture *picture)
 {
 	if (!WebPPictureInit(picture))
@@ -128,7 +128,7 @@ static int encode_webp(WebPPicture *picture, int quality, struct encoded *out)
 	return 0;
 }
 
-/* Of its own kind, or of one that takes less; nothing is freed, as the child ends soon. */
+/* Encodes in the same format, or in a smaller one.  Frees nothing, as the child ends soon. */
 static int encode(enum image_kind kind, WebPPicture *picture, struct encoded *out)
 {
 	int r;
@@ -146,7 +146,8 @@ static int encode(enum image_kind kind, WebPPicture *picture, struct encoded *ou
 	return r == 0 && out->size > IMAGE_MAX_BYTES ? -ENOMEM : r;
 }
 
-/* A JPEG's way up stays in its EXIF segment, which must come first.  0: it has none. */
+/* Finds the EXIF segment of a JPEG, which has its orientation and must come first in the new file.
+ * Returns its size; 0: there is none. */
 static size_t find_exif(const uint8_t *data, size_t size, const uint8_t **ret_segment)
 {
 	size_t at = 2;

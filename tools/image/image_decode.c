@@ -1,4 +1,4 @@
-/* Pictures to pixels, in the limited child of tools/image/image.h. */
+/* Decodes pictures in the limited child of tools/image/image.h. */
 #include <errno.h>
 #include <gif_lib.h>
 #include <png.h>
@@ -11,7 +11,7 @@
 #include "ops/support/cleanup.h"
 #include "tools/image/image.h"
 
-/* ARGB as a number is BGRA in memory, or ARGB. */
+/* An ARGB number is BGRA in memory on little-endian machines. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 enum { PNG_PIXELS = PNG_FORMAT_BGRA, JPEG_PIXELS = TJPF_BGRA, WEBP_PIXELS = MODE_BGRA };
 #else
@@ -46,7 +46,7 @@ static int decode_png(const uint8_t *data, size_t size, struct image_pixels *pix
 
 /* ---- JPEG ------------------------------------------------------------------------------ */
 
-/* What printers mix, as Adobe writes it: inverted. */
+/* Converts CMYK to RGB; Adobe's programs store it inverted. */
 static void mix_cmyk(struct image_pixels *pixels)
 {
 	for (size_t i = 0; i < (size_t)pixels->width * (size_t)pixels->height; i++) {
@@ -59,7 +59,7 @@ static void mix_cmyk(struct image_pixels *pixels)
 	}
 }
 
-/* libjpeg scales by eighths while it decodes: the smallest that is large enough. */
+/* libjpeg scales by eighths while it decodes: the smallest factor whose result is large enough. */
 static tjscalingfactor choose_scale(int from, int to, int other_from, int other_to)
 {
 	tjscalingfactor best = {1, 1};
@@ -87,7 +87,7 @@ static int decode_jpeg(const struct image_head *head, const uint8_t *data, size_
 	scale = choose_scale(head->width, width, head->height, height);
 	if (r == 0)
 		r = allocate(TJSCALED(w, scale), TJSCALED(h, scale), pixels);
-	/* Warnings are about less than the whole picture. */
+	/* Ignore warnings: most of the picture was decoded. */
 	if (r == 0 &&
 		tjDecompress2(decoder, data, size, (uint8_t *)pixels->argb, pixels->width, 0,
 			pixels->height,
@@ -112,7 +112,7 @@ static int decode_webp(
 	WebPDecoderConfig config;
 	int r = -EINVAL;
 
-	/* Of one that moves, its first picture. */
+	/* Of an animation, decode the first frame. */
 	if (demuxer && WebPDemuxGetFrame(demuxer, 1, &first) && WebPInitDecoderConfig(&config)) {
 		config.options.use_scaling = first.width > width || first.height > height;
 		config.options.scaled_width = width;
@@ -151,7 +151,7 @@ static int read_gif(GifFileType *gif, GifByteType *into, int size)
 	return (int)part;
 }
 
-/* Goes to the first picture; -1, or the colour that stands for nothing. */
+/* Skips to the first picture.  -1: there is none; `*ret_transparent`: its transparent colour. */
 static int find_gif_picture(GifFileType *gif, int *ret_transparent)
 {
 	GifRecordType type;

@@ -11,13 +11,13 @@
 enum {
 	CHILD_MEMORY_BYTES = 1 << 30,
 	CHILD_CPU_S = 20,
-	CHILD_MS = 60000, /* a busy machine may let it wait */
+	CHILD_MS = 60000, /* much more than CHILD_CPU_S, for a busy machine */
 	INFO_MAX_BYTES = 64 << 10,
 	TEXT_MAX_BYTES = 16 << 20,
 	PAGE_MAX_BYTES = 32 << 20,
 };
 
-/* A poppler program with the PDF as its input. */
+/* Runs a program of poppler with the PDF as its input. */
 static int run(struct tool_call *call, const char *const *argv, const struct buffer *bytes,
 	size_t limit_bytes, bool output_only, struct buffer *output)
 {
@@ -57,7 +57,7 @@ static int fail(struct tool_call *call, const char *path, int r, const char *wor
 		words);
 }
 
-/* Also checks that there is such a page. */
+/* Counts the pages, and checks that the requested one exists. */
 static int count_pages(struct tool_call *call, const char *path, const struct buffer *bytes,
 	int64_t page, long long *ret_count)
 {
@@ -114,7 +114,7 @@ int pdf_text(struct tool_call *call, const char *path, const struct buffer *byte
 {
 	struct buffer pages cleanup_buffer = {0};
 	char number[24];
-	/* Without a page, from the first to the last, which 0 is. */
+	/* Without a page: from the first to the last, for which pdftotext takes 0. */
 	const char *const argv[] = {"env", "pdftotext", "-layout", "-enc", "UTF-8", "-f", number,
 		"-l", page ? number : "0", "-", "-", NULL};
 	long long count = 0;

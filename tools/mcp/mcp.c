@@ -18,7 +18,7 @@
 
 static const char modern_version[] = "2026-07-28";
 
-/* With a handshake, the newest first. */
+/* The versions with a handshake, the newest first. */
 static const char *const handshake_versions[] = {
 	"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
 
@@ -35,8 +35,7 @@ static void add_implementation(cJSON *object, const char *name)
 
 static const char channel_capability[] = "claude/channel";
 
-/* Where the client takes messages at any time, those of custom tools need not wait for the next
- * result of a tool. */
+/* Sends a message of a custom tool at once, if the client takes messages at any time. */
 static void send_message(void *user, cJSON *message)
 {
 	cJSON *params = cJSON_CreateObject(), *meta = cJSON_AddObjectToObject(params, "meta");
@@ -58,7 +57,7 @@ static void add_channel(cJSON *result, struct mcp_server *server)
 	custom_messages_redirect(send_message, server);
 }
 
-/* "local:" is a view of this machine. */
+/* Whether the session is on a mount of another machine; "local:" is this machine. */
 static bool is_elsewhere(const struct tool_session *session)
 {
 	char uri[2 * PATH_MAX] = "";
@@ -105,8 +104,8 @@ static const char *agree_on_version(const char *wanted)
 	return handshake_versions[0];
 }
 
-/* "name version" of an Implementation, cut where it is too long (within UTF-8 if need be: the log
- * takes any bytes). */
+/* Writes "name version" of an Implementation, cut if it is too long, possibly inside a character:
+ * the log takes any bytes. */
 static void take_agent(const cJSON *info, char agent[LOG_NAME_MAX_BYTES + 1])
 {
 	const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(info, "name"));
@@ -195,7 +194,7 @@ static const struct {
 
 /* ---- One message -------------------------------------------------------------------------- */
 
-/* A request that carries its version: what else its envelope must have.  False: refused. */
+/* Checks the `_meta` of a request in the stateless protocol.  False: the request was refused. */
 static bool take_envelope(struct mcp_request *request)
 {
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(request->params, "_meta");
@@ -234,7 +233,7 @@ static bool take_envelope(struct mcp_request *request)
 	return true;
 }
 
-/* The token's raw text out of params._meta. */
+/* The raw text of the progress token in params._meta. */
 static char *take_progress_token(const char *text, size_t size)
 {
 	cleanup_free char *params = mcp_raw_member(text, size, "params");
@@ -257,13 +256,13 @@ static void cancel_call(struct mcp_server *server, const char *text, size_t size
 		return;
 	pthread_mutex_lock(&server->lock);
 	for (struct mcp_request *at = server->calls; at; at = at->next)
-		/* One that was answered is parked (mcp_ui.c): some clients cancel every call. */
+		/* An answered call is parked (mcp_ui.c), and some clients cancel every call. */
 		if (!at->answered && strcmp(at->id, id) == 0)
 			mcp_cancel(at);
 	pthread_mutex_unlock(&server->lock);
 }
 
-/* The client's answer to a question of ours; one to nothing is passed over. */
+/* Takes the client's answer to a question of the server; ignores an answer to anything else. */
 static void take_response(struct mcp_server *server, cJSON *message)
 {
 	const char *id = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(message, "id"));
@@ -273,7 +272,7 @@ static void take_response(struct mcp_server *server, cJSON *message)
 	for (struct mcp_request *at = server->calls; id && at; at = at->next) {
 		if (!at->elicitation || strcmp(at->elicitation, id) != 0 || at->elicited)
 			continue;
-		/* An error is an answer, too: it was not allowed. */
+		/* An error counts as an answer: not allowed. */
 		at->elicited = result ? result : cJSON_CreateObject();
 		result = NULL;
 		pthread_cond_broadcast(&at->news);
@@ -402,10 +401,10 @@ static void take_batch(struct mcp_server *server, cJSON *list)
 	batch = calloc(1, sizeof(*batch));
 	if (!batch)
 		return;
-	batch->pending = 1; /* this function's own, so that it lives until all are taken */
+	batch->pending = 1; /* held by this function, so that the batch lives until all are taken */
 	while ((message = cJSON_DetachItemFromArray(list, 0))) {
-		/* Printed again, an id of 16 digits and more would change: such ids are not
-		 * taken in a batch. */
+		/* Printing would change ids of 16 or more digits: in a batch such ids are
+		 * refused. */
 		cleanup_free char *text = cJSON_PrintUnformatted(message);
 
 		if (text)
@@ -415,7 +414,8 @@ static void take_batch(struct mcp_server *server, cJSON *list)
 	mcp_batch_done(server, batch);
 }
 
-/* Such a request is no JSON, but its client waits for an answer to its id. */
+/* A request with an unpaired surrogate is invalid JSON, but its client waits for an answer with its
+ * id. */
 static bool refuse_lone_surrogate(struct mcp_server *server, const char *text, size_t size)
 {
 	cleanup_free char *copy = strndup(text, size), *id = NULL;
@@ -486,7 +486,7 @@ static bool is_name_option(const char *word)
 	       strcmp(word, "--conversation") == 0;
 }
 
-/* 0; 1: help was printed; -1: wrong. */
+/* 0; 1: printed the help; -1: printed an error. */
 static int parse(int argc, char **argv, struct options *options)
 {
 	*options = (struct options){.directory = "."};
@@ -529,7 +529,8 @@ static struct mcp_server server = {
 	.work = PTHREAD_COND_INITIALIZER,
 };
 
-/* In the stateless era clients ask again after ttlMs. */
+/* Tells the client that the tools have changed.  In the stateless protocol clients ask again after
+ * ttlMs instead. */
 static void tell_changed(void)
 {
 	if (atomic_load(&server.tells_changes))
@@ -538,7 +539,7 @@ static void tell_changed(void)
 
 int mcp_command(int argc, char **argv)
 {
-	static struct options options; /* the registry keeps what is in it */
+	static struct options options; /* static: the registry keeps pointers into it */
 	int r = parse(argc, argv, &options);
 
 	if (r < 0)

@@ -1,5 +1,5 @@
-/* Permission questions to the client: a request of ours in the legacy era, an
- * `input_required` result in the other. */
+/* Permission questions to the client: a request of the server in the protocol with a handshake, an
+ * `input_required` result in the stateless one. */
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -11,15 +11,15 @@
 
 enum { STATES_MAX = 256, STATE_SECONDS = 3600, QUESTION_SECONDS = 86400 };
 
-/* What was asked and answered for one call, under an unguessable name that the client brings
- * back.  The answers never leave this process, so the client cannot make them up. */
+/* The questions and answers of one call, under an unguessable token that the client sends back.
+ * The answers are kept in this process only, so that the client cannot forge them. */
 struct state {
 	struct state *next;
 	char token[33];
 	time_t made;
-	char *call;     /* tool and arguments, printed: a state is for one call only */
-	cJSON *answers; /* sentence: "once", "always" or "no" */
-	char *asked;    /* the sentence that waits for its answer */
+	char *call;     /* tool and arguments as text: the state is valid for this call only */
+	cJSON *answers; /* {SENTENCE: "once", "always" or "no"} */
+	char *asked;    /* the sentence without an answer */
 };
 
 struct mcp_states {
@@ -60,7 +60,7 @@ void mcp_states_free(struct mcp_states *states)
 	free(states);
 }
 
-/* ---- What a question looks like -------------------------------------------------------- */
+/* ---- The form of a question ------------------------------------------------------------- */
 
 static cJSON *decision_schema(const struct permission_question *question)
 {
@@ -111,7 +111,7 @@ static enum permission_answer read_answer(const cJSON *result)
 	const char *decision = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(
 		cJSON_GetObjectItemCaseSensitive(result, "content"), "decision"));
 
-	/* "cancel" comes from hosts by themselves as well, and an error from those that cannot. */
+	/* Hosts may send "cancel" without asking a person, and an error if they cannot ask. */
 	if (!action || strcmp(action, "cancel") == 0)
 		return PERMISSION_UNANSWERED;
 	if (strcmp(action, "accept") != 0 || !decision)
@@ -121,7 +121,7 @@ static enum permission_answer read_answer(const cJSON *result)
 	return strcmp(decision, "once") == 0 ? PERMISSION_ONCE : PERMISSION_NO;
 }
 
-/* ---- Legacy: ask and wait ------------------------------------------------------------------ */
+/* ---- With a handshake: ask and wait -------------------------------------------------------- */
 
 cJSON *mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns)
 {
@@ -205,7 +205,7 @@ static void keep_state(struct mcp_states *states, struct state *state)
 	pthread_mutex_lock(&states->lock);
 	state->next = states->list;
 	states->list = state;
-	/* The oldest go: they are at the end. */
+	/* Drop the oldest, which are at the end. */
 	for (at = &states->list; *at; at = &(*at)->next) {
 		if (++count <= STATES_MAX && state->made - (*at)->made < STATE_SECONDS)
 			continue;

@@ -1,4 +1,4 @@
-/* Raw JSON text: what cJSON does not keep. */
+/* Operations on raw JSON text, which has details that cJSON does not keep. */
 #include <stdlib.h>
 #include <string.h>
 

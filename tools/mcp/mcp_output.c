@@ -4,7 +4,8 @@
 #include "tools/mcp/mcp.h"
 #include "tools/text/text.h"
 
-/* The output was closed, so no answer can be delivered.  The reader ends at its end of file. */
+/* Writes a line.  If stdout is closed, all output is dropped; the server ends at the end of its
+ * input. */
 static void write_line(struct mcp_server *server, struct buffer *line)
 {
 	const uint8_t *at = line->data;
@@ -71,7 +72,7 @@ static void send_parts(struct mcp_server *server, struct mcp_batch *batch, const
 	free(value);
 }
 
-/* False when the request must not be answered (any more). */
+/* Reserves the right to answer the request.  False: it was answered or cancelled. */
 static bool claim_answer(struct mcp_request *request)
 {
 	bool may;

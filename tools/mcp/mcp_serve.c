@@ -1,6 +1,6 @@
 /*
- * The threads of the server are all alike.  One of them reads; when that brought calls, it hands
- * the input on and runs a call itself, so that a call on a quiet server changes no thread.
+ * All threads of the server are equal.  One of them reads.  When it has read calls, it lets another
+ * thread read and runs a call itself, so that a call on a quiet server needs no thread switch.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 enum {
 	END_GRACE_MS = 10000,
-	END_LOOK_MS = 50, /* between two looks at whether anybody waits for the answers */
+	END_LOOK_MS = 50, /* interval of the checks whether the client still waits for answers */
 	BEAT_MS = 1000,
 	READ_BYTES = 65536,
 	STACK_BYTES = 8 << 20,
@@ -30,7 +30,7 @@ static void on_signal(int signal)
 
 static const int ending_signals[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* These signals are unblocked only while a thread waits for input, so none is missed; threads
+/* Blocks these signals, except while a thread waits for input, so that none is missed.  Threads
  * inherit the mask. */
 static void take_signals(struct mcp_server *server)
 {
@@ -70,7 +70,7 @@ static void take_lines(struct mcp_server *server, struct mcp_input *input)
 		input->text.size = 0;
 }
 
-/* Takes what the next read(2) brings.  False at the end of the input, or after a signal. */
+/* Handles the result of one read(2).  False: end of the input, or a signal. */
 static bool read_some(struct mcp_server *server)
 {
 	struct mcp_input *input = &server->input;
@@ -97,7 +97,7 @@ static bool read_some(struct mcp_server *server)
 
 /* ---- The threads ---------------------------------------------------------------------------- */
 
-/* The one that waits longest. */
+/* Takes the call that has waited longest. */
 static struct mcp_request *take_waiting(struct mcp_server *server)
 {
 	struct mcp_request **at = &server->waiting, *request;
@@ -110,7 +110,7 @@ static struct mcp_request *take_waiting(struct mcp_server *server)
 	return request;
 }
 
-/* With the lock held, like what is in it. */
+/* Reads input once.  Called with the lock held; releases it meanwhile. */
 static void read_input(struct mcp_server *server)
 {
 	bool more;
@@ -133,7 +133,7 @@ static void run_waiting(struct mcp_server *server)
 	bool more = server->waiting;
 
 	pthread_mutex_unlock(&server->lock);
-	/* Another thread reads meanwhile, and runs what came with this call. */
+	/* Another thread now reads, and runs the further calls of this input. */
 	if (more)
 		pthread_cond_broadcast(&server->work);
 	else
@@ -148,7 +148,7 @@ static bool may_run_one(const struct mcp_server *server)
 	return server->waiting && server->call_count - server->waiting_count < MCP_CALLS_MAX;
 }
 
-/* At most one thread per call that runs, plus one that reads. */
+/* The code of each thread.  There is at most one thread per running call, plus one that reads. */
 static void work(void *user)
 {
 	struct mcp_server *server = user;
@@ -183,7 +183,7 @@ int mcp_queue_call(struct mcp_request *request)
 	int r = 0;
 
 	pthread_mutex_lock(&server->lock);
-	/* This thread runs one of them; another must read. */
+	/* This thread will run one of the calls, so another one must read. */
 	if (server->waiting_count >= MCP_WAITING_MAX)
 		r = -EAGAIN;
 	else if (server->idle_threads <= server->waiting_count && server->threads <= MCP_CALLS_MAX)
@@ -202,9 +202,9 @@ int mcp_queue_call(struct mcp_request *request)
 
 /* ---- The end ---------------------------------------------------------------------- */
 
-/* A client that has us end sends a signal soon after it closed our input (SDKs: after 2 to 5 s),
- * and one that is gone reads nothing.  Takes signals, which only a thread that waits for input
- * does. */
+/* Whether the client still waits for answers.  A client that ends the server sends a signal soon
+ * after it has closed the input (SDKs: after 2 to 5 s); a client that is gone has closed the
+ * output.  Lets pending signals in, as no thread waits for input any more. */
 static bool is_awaited(const struct mcp_server *server)
 {
 	const struct timespec at_once = {0};
@@ -214,7 +214,7 @@ static bool is_awaited(const struct mcp_server *server)
 	return !end_requested && !(reader.revents & (POLLERR | POLLHUP));
 }
 
-/* With the lock held: all calls, or those that wait for a message of the client. */
+/* Cancels all calls, or those that wait for a message of the client.  Called with the lock held. */
 static void cancel_calls(struct mcp_server *server, bool all)
 {
 	for (struct mcp_request *at = server->calls; at; at = at->next)
@@ -222,8 +222,9 @@ static void cancel_calls(struct mcp_server *server, bool all)
 			mcp_cancel(at);
 }
 
-/* With the lock held.  Who sends its calls and the end of input at once gets the answers of those
- * that are not long; the others are stopped, with what they started. */
+/* Waits for running calls, at most END_GRACE_MS, as a client may close the input right after its
+ * last call; then cancels them, with the processes that they have started.  Called with the lock
+ * held. */
 static void end_calls(struct mcp_server *server)
 {
 	int64_t until_ms = clock_now_ms() + END_GRACE_MS;

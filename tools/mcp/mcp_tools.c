@@ -23,20 +23,20 @@ enum {
 	WIDTH_MAX = 10000,
 };
 
-/* Clients give a silent call up after 60 s. */
+/* Clients give up a call after 60 s without a message. */
 static const uint64_t heartbeat_interval_ns = 5000000000;
 
 /* ---- tools/list ---------------------------------------------------------------------- */
 
-/* What a model need not know before it calls: bounds, which an error tells, and what goes without
- * saying.  All hosts show it each schema in full. */
+/* Removes what a model need not know before a call: bounds, which error messages tell, and defaults
+ * of JSON Schema.  Hosts put each schema into the model's context in full. */
 static void shorten_schema(cJSON *schema)
 {
 	static const char *const bounds[] = {
 		"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"};
 	static const char *const off[] = {"default", "additionalProperties"};
 
-	/* An object of properties has names that mean nothing here. */
+	/* The members of "properties" are names of arguments, not keywords. */
 	if (cJSON_IsString(cJSON_GetObjectItemCaseSensitive(schema, "type"))) {
 		for (size_t i = 0; i < array_size(bounds); i++)
 			cJSON_DeleteItemFromObjectCaseSensitive(schema, bounds[i]);
@@ -52,7 +52,7 @@ static cJSON *input_schema(const struct tool *tool)
 {
 	cJSON *schema = cJSON_Parse(tool->input_schema);
 
-	/* Those of tools found at run time are as their authors want them. */
+	/* Schemas of custom tools stay as their authors wrote them. */
 	if (schema && !tool->parsed_schema)
 		shorten_schema(schema);
 	return schema;
@@ -155,7 +155,7 @@ static void add_link(cJSON *content, const struct tool_call *call)
 	set_audience(content, "user");
 }
 
-/* What a model needs when it sees the text only: the output so far, then what went wrong. */
+/* The text for models that see no other part of the result: the output so far, then the error. */
 static int whole_text(struct tool_call *call, struct buffer *text)
 {
 	int r = buffer_append(text, call->text.data, call->text.size);
@@ -168,8 +168,8 @@ static int whole_text(struct tool_call *call, struct buffer *text)
 	return r < 0 ? r : buffer_append(text, "", 1);
 }
 
-/* Models do not see `_meta`, and many hosts show structuredContent only: neither images then nor a
- * text that is ten times as short. */
+/* Adds the JSON result to `_meta`, which models do not see.  Not as structuredContent: many hosts
+ * then show neither images nor the text, which is often ten times shorter. */
 static void add_for_programs(cJSON *result, cJSON *json)
 {
 	cJSON_AddItemToObject(cJSON_AddObjectToObject(result, "_meta"), "isthmus/result", json);
@@ -187,7 +187,7 @@ static void add_drawn(cJSON *result, struct mcp_request *request)
 	request->drawn = NULL;
 }
 
-/* What a custom tool tells the user, and the model need not read. */
+/* Adds the notes of a custom tool for the user, which the model need not read. */
 static void add_notes(cJSON *content, struct tool_call *call)
 {
 	struct buffer words cleanup_buffer = {0};
@@ -200,7 +200,7 @@ static void add_notes(cJSON *content, struct tool_call *call)
 	set_audience(content, "user");
 }
 
-/* What custom tools have for the agent beside their results: before any tool's result. */
+/* Adds the messages of custom tools to the agent, before the result of any tool. */
 static void add_messages(cJSON *content, const struct tool_call *call)
 {
 	cJSON *messages = custom_messages_take(tool_conversation(call));
@@ -244,7 +244,7 @@ static cJSON *call_result(struct tool_call *call)
 
 /* ---- Progress ------------------------------------------------------------------------------- */
 
-/* With the server's lock held, so that none can follow the answer. */
+/* Sends progress.  Called with the server's lock held, so that none can follow the answer. */
 static void send_progress(struct mcp_request *request, const char *words)
 {
 	cJSON *params = cJSON_CreateObject();
@@ -263,7 +263,7 @@ static bool is_due(const struct mcp_request *request)
 	       clock_now_ns() - request->progress_ns >= PROGRESS_INTERVAL_NS;
 }
 
-/* Output so far in bytes, with its last line as the message. */
+/* Sends the number of output bytes so far as progress, with the last line as the message. */
 static void on_update(void *user, const char *text, size_t size)
 {
 	struct mcp_request *request = user;
@@ -310,7 +310,7 @@ void mcp_send_heartbeats(struct mcp_server *server)
 	}
 }
 
-/* Each is sent, but for those of a tool that says more than anybody reads. */
+/* Sends partial results as messages: the first PARTIALS_FREE, then one per interval. */
 static void on_partial(void *user, const char *text, size_t size)
 {
 	struct mcp_request *request = user;
@@ -329,7 +329,7 @@ static void on_partial(void *user, const char *text, size_t size)
 	pthread_mutex_unlock(&request->server->lock);
 }
 
-/* For a client that shows the result, too, once it is there. */
+/* Keeps the drawing for the result, for clients that show it. */
 static void on_drawn(void *user, enum tool_phase phase, const char *text)
 {
 	struct mcp_request *request = user;
@@ -402,7 +402,7 @@ static void unlink_request(struct mcp_request *request)
 	pthread_mutex_unlock(&server->lock);
 }
 
-/* The last that a call does: the server may end once it counts one less. */
+/* The last step of a call: the server may end after it. */
 static void count_down(struct mcp_server *server)
 {
 	pthread_mutex_lock(&server->lock);
@@ -433,14 +433,14 @@ void mcp_run_call(struct mcp_request *request)
 	pthread_mutex_unlock(&server->lock);
 	call = request->call;
 	tool_run(call);
-	request = call->asker; /* another one, when the call was parked */
+	request = call->asker; /* a parked call may have moved to another request */
 	finish(request);
 	unlink_request(request);
 	mcp_request_free(request);
 	count_down(server);
 }
 
-/* On whose behalf, and where the client's session is, from one that says so. */
+/* Takes user, conversation and position of the client's session from `_meta`, if it has them. */
 static void take_session(struct mcp_request *request)
 {
 	const cJSON *meta = cJSON_GetObjectItemCaseSensitive(request->params, "_meta"),

@@ -1,8 +1,8 @@
 /*
- * Questions of a custom tool to the client's user.  In the era with a handshake it is a request of
- * ours.  In the other one the call is answered with an `input_required` result, and its thread and
- * the tool's process wait, parked, for the client to send the call again with the answer: what the
- * tool did before its question is not done twice.
+ * Questions of a custom tool to the client's user.  In the protocol with a handshake a question is
+ * a request of the server.  In the stateless one the call is answered with an `input_required`
+ * result; its thread and the tool's process are parked until the client sends the call again with
+ * the answer, so that the tool does not repeat its work from before the question.
  */
 #include <string.h>
 #include <sys/random.h>
@@ -39,7 +39,7 @@ static cJSON *form(const struct tool_call *call, const struct tool_question *que
 	cJSON *params = cJSON_CreateObject(), *schema;
 	struct buffer message cleanup_buffer = {0};
 
-	/* Whose question it is: a tool must not pass for isthmus. */
+	/* Name the tool, so that it cannot pretend to be isthmus. */
 	buffer_printf(&message, "%s asks: ", call->tool->name);
 	visible_append(&message, question->title, strlen(question->title), VISIBLE_INDENT);
 	if (question->message) {
@@ -60,7 +60,7 @@ static cJSON *form(const struct tool_call *call, const struct tool_question *que
 	return params;
 }
 
-/* What was answered, when it is an answer to that question. */
+/* The answer, if it is valid for the question; else NULL. */
 static cJSON *read_value(const struct tool_question *question, const cJSON *result)
 {
 	const char *action = json_text(result, "action");
@@ -132,7 +132,7 @@ static uint64_t wait_limit_ns(const struct tool_question *question)
 	return clock_now_ns() + ms * 1000000;
 }
 
-/* The call sent again; NULL: it was cancelled, or nobody came in time. */
+/* Waits for the repeated call.  NULL: the call was cancelled, or the time is up. */
 static struct mcp_request *await_successor(struct mcp_request *request, uint64_t until_ns)
 {
 	const struct timespec until = clock_at_ns(until_ns);
@@ -149,7 +149,7 @@ static struct mcp_request *await_successor(struct mcp_request *request, uint64_t
 	return successor;
 }
 
-/* The call, which the parked request had, goes on for another one. */
+/* Moves the call from the parked request to the one that repeats it. */
 static void hand_over(struct tool_call *call, struct mcp_request *from, struct mcp_request *to)
 {
 	call->asker = to;
@@ -168,7 +168,7 @@ static cJSON *ask_parked(
 	answer_with_question(request, form(call, question, true));
 	successor = await_successor(request, wait_limit_ns(question));
 	if (!successor) {
-		tool_cancel(call); /* nobody would get its result */
+		tool_cancel(call); /* no request is left for its result */
 		return NULL;
 	}
 	hand_over(call, request, successor);
@@ -190,7 +190,7 @@ bool mcp_ui_resume(struct mcp_request *request)
 
 		if (strcmp(parked->handle, state) != 0 || !mcp_same_call(parked, request))
 			continue;
-		/* In its place at once, so that a cancellation finds it. */
+		/* Replace it in the list at once, so that a cancellation finds the new one. */
 		request->next = parked->next;
 		request->call = parked->call;
 		request->started_ns = request->output_ns = clock_now_ns();

@@ -22,8 +22,8 @@ static const char by_agent[] = "an agent starts the programs that it names";
 static const char by_login[] = "it runs when the user logs in";
 static const char by_us[] = "it holds the rules of this project";
 
-/* A name, or a directory and a name in it, in lower case; `*` stands for anything.  What is below a
- * directory that matches is guarded as well. */
+/* A name, or a directory and a name in it, in lower case; `*` matches anything.  Everything below a
+ * matching directory is guarded as well. */
 static const struct {
 	const char *name;
 	const char *reason;
@@ -99,7 +99,7 @@ static const struct {
 
 /* ---- Names ------------------------------------------------------------------------- */
 
-/* One name as a file system that is lax about names would take it. */
+/* Folds a name as a file system might that ignores case, invisible characters and trailing dots. */
 static void fold(const char *at, size_t size, char out[PATH_NAME_MAX_BYTES + 1])
 {
 	const uint8_t *byte = (const uint8_t *)at, *end = byte + size;
@@ -109,13 +109,13 @@ static void fold(const char *at, size_t size, char out[PATH_NAME_MAX_BYTES + 1])
 		size_t length = utf8_sequence(byte, (size_t)(end - byte));
 		uint32_t code_point = utf8_decode(byte, length);
 
-		/* The long s and the Kelvin sign are letters of ASCII in another case. */
+		/* The long s and the Kelvin sign fold to ASCII letters. */
 		if (code_point == 0x17f || code_point == 0x212a)
 			out[used++] = code_point == 0x17f ? 's' : 'k';
 		else if (length == 1)
 			out[used++] = (char)(*byte >= 'A' && *byte <= 'Z' ? *byte + 32 : *byte);
 		else if (!length || !visible_hides(code_point))
-			out[used++] = (char)*byte; /* no name of the table has such a byte */
+			out[used++] = (char)*byte; /* no name in the table has such a byte */
 		byte += length ? length : 1;
 	}
 	while (used && strchr(". ", out[used - 1]))
@@ -139,7 +139,7 @@ const char *guard_name(const char *path)
 		}
 		length += path[length] == '/';
 		path += length;
-		/* The directory stays in front of the next name. */
+		/* Keep the directory before the next name. */
 		length = strlen(name);
 		memmove(folded, name, length);
 		folded[length] = '/';
@@ -151,7 +151,7 @@ const char *guard_name(const char *path)
 
 /* ---- Bare repositories ------------------------------------------------------------------ */
 
-/* True when `name` is in the directory, or will be: `next` is what is being made there. */
+/* Whether the directory has `name`, or will have it: `next` is about to be created in it. */
 static bool will_have(const struct files_root *root, const char *directory, const char *name,
 	const char *next, size_t next_size)
 {
@@ -164,7 +164,7 @@ static bool will_have(const struct files_root *root, const char *directory, cons
 	return path && files_lstat(root, path, &status) == 0;
 }
 
-/* As git takes a directory for a repository. */
+/* Whether git takes the directory for a repository, once `next` is created in it. */
 static bool is_repository(const struct files_root *root, const char *directory, const char *next)
 {
 	size_t size = strcspn(next, "/");
@@ -176,9 +176,9 @@ static bool is_repository(const struct files_root *root, const char *directory, 
 		       will_have(root, directory, "refs", next, size));
 }
 
-/* ---- What git's settings name -------------------------------------------------------------- */
+/* ---- Files that git's settings name -------------------------------------------------------- */
 
-/* Settings whose value is a path, or a command line. */
+/* Settings whose value is a path, and those whose value is a command line. */
 static const char *const path_keys[] = {"hookspath", "path"};
 static const char *const command_keys[] = {"fsmonitor", "sshcommand", "editor", "pager", "program",
 	"clean", "smudge", "process", "textconv", "command", "driver", "cmd", "helper", "askpass",
@@ -192,7 +192,7 @@ static bool is_one_of(const char *const *list, size_t count, const char *word, s
 	return false;
 }
 
-/* True when `word`, seen from `directory`, is `path` or a directory above it. */
+/* Whether `word`, relative to `directory`, is `path` or a directory above it. */
 static bool leads_to(
 	const struct files_root *root, const char *directory, const char *word, const char *path)
 {
@@ -211,7 +211,7 @@ static bool leads_to(
 	return path_is_within(path, named);
 }
 
-/* `value` is the caller's to change: without quotes, one word after the other. */
+/* Whether a word of the command line leads to `path`.  Modifies `value`. */
 static bool command_leads_to(
 	const struct files_root *root, const char *directory, char *value, const char *path)
 {
@@ -224,7 +224,7 @@ static bool command_leads_to(
 	return false;
 }
 
-/* Also drops the comment behind it. */
+/* Removes quotes, and a comment after the value. */
 static void drop_quotes(char *value)
 {
 	char *start = value, *to = value;
@@ -240,7 +240,7 @@ static void drop_quotes(char *value)
 	*to = '\0';
 }
 
-/* One line of .git/config in `directory`; the line is the caller's to change. */
+/* Whether a line of .git/config in `directory` leads to `path`.  Modifies the line. */
 static bool line_leads_to(const struct files_root *root, const char *directory, const char *git,
 	char *line, const char *path)
 {
@@ -264,7 +264,7 @@ static bool line_leads_to(const struct files_root *root, const char *directory, 
 		return false;
 	if (is_one_of(path_keys, array_size(path_keys), key, size)) {
 		drop_quotes(value);
-		/* A hooks path counts from the work tree, an include from the settings' file. */
+		/* A hooks path is relative to the work tree, an include to the config file. */
 		return leads_to(root, directory, value, path) || leads_to(root, git, value, path);
 	}
 	if (!is_one_of(command_keys, array_size(command_keys), key, size) && !strchr(value, '!'))
@@ -282,7 +282,7 @@ static bool settings_lead_to(const struct files_root *root, const char *director
 	if (!file || files_read(root, file, CONFIG_MAX_BYTES, &content, NULL) < 0)
 		return false;
 	text = buffer_steal_string(&content);
-	/* A line that ends in a backslash goes on. */
+	/* A line that ends in a backslash continues on the next line. */
 	for (char *at = text; at && (at = strstr(at, "\\\n"));)
 		memmove(at, at + 2, strlen(at + 2) + 1);
 	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line;
@@ -317,7 +317,7 @@ static bool is_in_directory(
 	return false;
 }
 
-/* Why a file with several names is guarded in `directory` under another one. */
+/* Why a file with several links is guarded by another name in `directory`; NULL: it is not. */
 static const char *guarded_name_of(
 	const struct files_root *root, const char *directory, const struct stat *file)
 {

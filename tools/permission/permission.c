@@ -15,7 +15,7 @@ enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000 };
 struct rule {
 	char *tool;
 	char *pattern;
-	char *path_pattern; /* without "./" in front and "/" at the end */
+	char *path_pattern; /* `pattern` without a leading "./" and a trailing "/" */
 	enum permission_action action;
 };
 
@@ -26,7 +26,7 @@ struct rules {
 
 struct permissions {
 	pthread_mutex_t lock;
-	struct rules sources[2]; /* by enum permission_source; do not change once loaded */
+	struct rules sources[2]; /* by enum permission_source; never change after loading */
 	struct rules session;    /* guarded by lock */
 };
 
@@ -121,7 +121,8 @@ static int parse_action(const char *word, enum permission_action *ret_action)
 	return -EINVAL;
 }
 
-/* A mistyped key must not turn a rule into one about everything. */
+/* The first unknown key; NULL: none.  A mistyped "pattern" would turn a rule into one about
+ * everything. */
 static const char *unknown_key(const cJSON *object, const char *const *known, size_t count)
 {
 	const cJSON *member;
@@ -138,7 +139,7 @@ static const char *unknown_key(const cJSON *object, const char *const *known, si
 	return NULL;
 }
 
-/* A rule that can never match would deny nothing. */
+/* Whether the pattern matches any tool: a rule that cannot match would silently deny nothing. */
 static bool is_about_a_tool(const char *pattern)
 {
 	for (size_t i = 0; registry_at(i); i++)
@@ -184,7 +185,7 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 	cJSON *root = cJSON_ParseWithLength(json, size);
 	const cJSON *list =
 		cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "permissions");
-	/* What follows "permissions" is of tools/custom/, and the user's own affair. */
+	/* The other keys are read by tools/custom/, from the user's file only. */
 	static const char *const keys[] = {"permissions", "tools", "compat", "levels", "exec"};
 	size_t known = source == PERMISSION_FROM_USER ? array_size(keys) : 1;
 	const char *unknown = cJSON_IsObject(root) ? unknown_key(root, keys, known) : NULL;
@@ -271,7 +272,8 @@ static char *user_file(void)
 	return NULL;
 }
 
-/* Paths below the root may be written in full, or with "/" or "~/" in front. */
+/* Makes the pattern of a path below the root relative to it: rules may have absolute paths, or
+ * paths that begin with "/" or "~/". */
 static int count_from_root(struct rule *rule, const char *root)
 {
 	const char *home = getenv("HOME"), *pattern = rule->path_pattern;
@@ -342,12 +344,13 @@ static bool pattern_matches(const char *pattern, const char *subject)
 
 	if (fnmatch(pattern, subject, 0) == 0)
 		return true;
-	/* "git *" is also about plain "git". */
+	/* "git *" also matches "git". */
 	return length > 2 && strcmp(pattern + length - 2, " *") == 0 &&
 	       strlen(subject) == length - 2 && strncmp(pattern, subject, length - 2) == 0;
 }
 
-/* A rule that asks or denies is also about what is in the directory that it names. */
+/* Whether the rule matches the subject.  One that asks or denies also matches everything in a
+ * directory that it names. */
 static bool rule_is_about(const struct rule *rule, const char *subject, bool is_path)
 {
 	const char *pattern = rule->path_pattern;
@@ -377,7 +380,7 @@ static enum permission_action stricter(enum permission_action a, enum permission
 	return a > b ? a : b;
 }
 
-/* What both sources say; `fallback` is the user's. */
+/* The stricter verdict of both sources.  `fallback`: the user's verdict without a rule. */
 static enum permission_action judge_all(const struct permissions *permissions, const char *tool,
 	const char *subject, bool is_path, enum permission_action fallback)
 {
@@ -413,7 +416,8 @@ enum permission_action permissions_verdict(struct permissions *permissions, cons
 					 : verdict;
 }
 
-/* Of a place that a link leads to only what rules say counts. */
+/* The verdict on a path and on the target of its links; for the target only rules count, not
+ * `fallback`. */
 static enum permission_action judge_path(const struct permissions *permissions, const char *tool,
 	const char *path, const char *real, enum permission_action fallback)
 {
@@ -439,7 +443,7 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 	return verdict;
 }
 
-/* The one path that the pattern matches, which the caller frees; NULL: it has wildcards. */
+/* The only path that the pattern matches; the caller frees it.  NULL: it has wildcards. */
 static char *only_path(const char *pattern)
 {
 	cleanup_free char *path = malloc(strlen(pattern) + 1);
@@ -456,7 +460,8 @@ static char *only_path(const char *pattern)
 	return steal_ptr(&path);
 }
 
-/* A file that the rule alone names, and that has other names. */
+/* The path of the file that the rule names without wildcards, if the file has several links; else
+ * NULL. */
 static char *named_file(
 	const struct rule *rule, const struct files_root *root, struct stat *ret_status)
 {
@@ -558,7 +563,7 @@ bool permissions_name(const struct permissions *permissions, const char *tool, c
 void permissions_remember(struct permissions *permissions, const char *tool, const char *pattern)
 {
 	pthread_mutex_lock(&permissions->lock);
-	/* Without memory, or past the bound, the question comes again: no harm. */
+	/* A failure is harmless: the question is asked again. */
 	(void)!rules_add(&permissions->session, tool, pattern, PERMISSION_ALLOW);
 	pthread_mutex_unlock(&permissions->lock);
 }

@@ -1,4 +1,4 @@
-/* The asking half of tools/permission/permission.h. */
+/* The questions of tools/permission/permission.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@ static int fail_denied(struct tool_call *call, const char *subject)
 		call->tool->name, *subject ? subject : ".");
 }
 
-/* As JSON that can be copied, backslashes and quotes in it included.  The caller frees it. */
+/* The rules that would allow the question, as JSON for the user to copy.  The caller frees it. */
 static char *print_rules(const char *tool, const struct permission_question *question)
 {
 	cJSON *list = cJSON_CreateArray();
@@ -129,7 +129,7 @@ int permission_ask(
 	return permission_ask_all(call, level, &one, 1, sentence, NULL);
 }
 
-/* What the link at `path` names, as a path below the root; NULL: no link, or outside. */
+/* The target of the link at `path`, as a path below the root; NULL: no link, or outside. */
 static char *link_target(const struct files_root *root, const char *path)
 {
 	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
@@ -145,8 +145,8 @@ static char *link_target(const struct files_root *root, const char *path)
 	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
 }
 
-/* Where the path leads, also when its last names, or what a link names, do not exist yet.
- * NULL: not known. */
+/* The path with links followed, even if its last names or a link's target do not exist yet.
+ * NULL: unknown. */
 static char *real_path(const struct files_root *root, const char *path, bool follow, int links)
 {
 	size_t length = follow ? strlen(path) : path_parent_length(path);
@@ -171,7 +171,7 @@ static char *real_path(const struct files_root *root, const char *path, bool fol
 	}
 }
 
-/* NULL: to itself, or it is not known. */
+/* The path that `path` leads to; NULL: the same path, or unknown. */
 static char *leads_to(const struct files_root *root, const char *path, unsigned uses)
 {
 	cleanup_free char *real = real_path(root, path, !(uses & PERMISSION_LINK), 0);
@@ -197,13 +197,13 @@ static enum permission_action judge_path(const struct tool_call *call, const cha
 	return other > verdict ? other : verdict;
 }
 
-/* What is being asked for, as far as it is put together. */
+/* The question so far. */
 struct asking {
 	struct permission_question question;
-	const char **remember; /* room for one of each subject */
-	char **owned;          /* those of them that are ours */
+	const char **remember; /* room for one pattern per subject */
+	char **owned;          /* the patterns to be freed */
 	bool ask;
-	bool lasting; /* "always" is offered */
+	bool lasting; /* PERMISSION_ALWAYS is offered */
 	struct buffer reason;
 };
 
@@ -236,13 +236,13 @@ static enum permission_action judge_command(
 		subject->text);
 	enum permission_action plain = PERMISSION_ALLOW;
 
-	/* Of a lower level: only what a rule says counts. */
+	/* TOOL_READ: for `plain` only rules count, not the level. */
 	if (subject->plain)
 		plain = permissions_verdict(permissions, tool, TOOL_READ, subject->plain);
 	return plain > verdict ? plain : verdict;
 }
 
-/* Why a path asks: where it leads, and why that is guarded (each may be NULL). */
+/* Adds why a path asks: where it leads, and why that is guarded; each may be NULL. */
 static void explain(const char *path, const char *real, const char *guarded, struct buffer *reason)
 {
 	if (!real && !guarded)
@@ -252,7 +252,7 @@ static void explain(const char *path, const char *real, const char *guarded, str
 		guarded ? guarded : "");
 }
 
-/* `*ret_remember` is the caller's to free. */
+/* The caller frees `*ret_remember`. */
 static enum permission_action judge_path_subject(struct tool_call *call, enum tool_level level,
 	const struct permission_subject *subject, char **ret_remember, struct buffer *reason)
 {
@@ -279,7 +279,7 @@ static enum permission_action judge_path_subject(struct tool_call *call, enum to
 	return verdict;
 }
 
-/* 0, or -1: denied. */
+/* Adds a subject to the question.  0; -1: a rule denies it (recorded). */
 static int take_subject(struct tool_call *call, enum tool_level level,
 	const struct permission_subject *subject, struct asking *asking)
 {

@@ -16,10 +16,10 @@ enum { TOLD_MAX_BYTES = 64 << 20, STEP_MS = 200 };
 
 struct ahead {
 	dev_t device;        /* of the mount */
-	char *directory;     /* that was asked about, below the root */
-	struct buffer paths; /* from there on, a NUL behind each: of files without the texts */
-	struct buffer lines; /* frames of those with lines, the size of each in front of it */
-	struct ahead_file *sorted; /* they point into these */
+	char *directory;     /* the searched directory, below the root */
+	struct buffer paths; /* of files without the texts, relative to it, each with its NUL */
+	struct buffer lines; /* frames of files with lines, each after its size */
+	struct ahead_file *sorted; /* by path; they point into the buffers */
 	size_t count;
 };
 
@@ -55,7 +55,7 @@ static char *request_json(const struct tool_call *call, const char *path,
 		cJSON_AddBoolToObject(json, "ignore_case", literals_ignore_case(texts));
 		cJSON_AddNumberToObject(json, "context", context);
 	}
-	/* There it is about names alone. */
+	/* The request has a glob for names only, not for paths. */
 	if (names && !strchr(names, '/'))
 		cJSON_AddStringToObject(json, "names", names);
 	text = cJSON_PrintUnformatted(json);
@@ -65,7 +65,7 @@ static char *request_json(const struct tool_call *call, const char *path,
 
 /* ---- The answer ----------------------------------------------------------------------------- */
 
-/* True when a frame is there; false: nobody waits for it any more. */
+/* Waits for a frame.  False: the call was cancelled, or the time is up. */
 static bool await_frame(struct tool_call *call, int fd, uint64_t deadline_ns)
 {
 	struct pollfd fds[2] = {
@@ -85,7 +85,7 @@ static int take_frame(struct ahead *ahead, enum control_frame_type type, struct 
 		return buffer_append(&ahead->paths, payload->data, payload->size);
 	if (type != CONTROL_STDERR || !memchr(payload->data, '\0', payload->size))
 		return -ENODATA;
-	/* A size without its frame behind it would be read as one. */
+	/* Reserve both first: a size without its frame would make the list unreadable. */
 	if (buffer_reserve(&ahead->lines, sizeof(payload->size) + payload->size) < 0)
 		return -ENOMEM;
 	buffer_append(&ahead->lines, &payload->size, sizeof(payload->size));
@@ -109,7 +109,7 @@ static int by_path(const void *a, const void *b)
 	return strcmp(left->path, right->path);
 }
 
-/* Takes those of `paths`, then those of `lines`; counts only, while there is no room for them. */
+/* Adds the files of `paths`, then those of `lines`, to `sorted`; if that is NULL, only counts. */
 static void note_files(struct ahead *ahead)
 {
 	const uint8_t *at = ahead->paths.data, *end = at + ahead->paths.size;
@@ -189,7 +189,7 @@ void ahead_free(struct ahead *ahead)
 	free(ahead);
 }
 
-/* Something else may be mounted below the mount. */
+/* False if another file system is mounted at the directory. */
 static bool is_on_mount(const struct ahead *ahead, int directory)
 {
 	struct statx status;

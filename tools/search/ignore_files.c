@@ -13,7 +13,7 @@ struct ignore *ignore_add_file(
 	struct ignore *chain, const char *base, int directory, const char *name)
 {
 	struct buffer content cleanup_buffer = {0};
-	/* git does not follow a link here either. */
+	/* Like git, do not follow a symbolic link. */
 	cleanup_fd int fd = openat(directory, name,
 		O_RDONLY | O_CLOEXEC | O_NONBLOCK | (directory == AT_FDCWD ? 0 : O_NOFOLLOW));
 
@@ -38,8 +38,8 @@ struct ignore *ignore_add_file(
 
 /* ---- Where the lists are ------------------------------------------------------------------- */
 
-/* The value of core.excludesFile in one configuration file, or NULL.  (git-config(1); the
- * key in its plain form.) */
+/* The value of core.excludesFile in a configuration file, or NULL.  Knows the plain form of the key
+ * only, see git-config(1). */
 static char *excludes_setting(const char *path)
 {
 	cleanup_file FILE *file = fopen(path, "re");
@@ -86,7 +86,7 @@ static char *expand_home(char *path)
 	return expanded;
 }
 
-/* The setting in the last of these files that has it, else git's default. */
+/* The setting in the last configuration file that has it, else git's default. */
 static char *excludes_path(const char *repository)
 {
 	const char *home = getenv("HOME"), *config = getenv("XDG_CONFIG_HOME");
@@ -125,7 +125,7 @@ static struct ignore *add_excludes(const char *repository)
 	return path ? ignore_add_file(NULL, "", AT_FDCWD, path) : NULL;
 }
 
-/* Bytes of the repository's path in `path`, the closest directory with a .git; -1: none. */
+/* Length of the part of `path` that is the closest directory with a .git; -1: none. */
 static ssize_t find_repository(const char *path)
 {
 	size_t length = strlen(path);
@@ -145,8 +145,8 @@ static ssize_t find_repository(const char *path)
 	return -1;
 }
 
-/* The .gitignore of every directory from `top` down to above `path` (below `top`).  `base` is
- * `top` itself, as a path below what the chain's paths are relative to. */
+/* Adds the .gitignore of every directory from `top` down to the one above `path`, which is relative
+ * to `top`.  `base`: the path of `top` in the chain. */
 static struct ignore *add_above(
 	struct ignore *chain, const char *top, const char *base, const char *path)
 {
@@ -185,7 +185,7 @@ int ignore_open(const struct files_root *root, const char *path, struct ignore *
 		prefix = strdup("");
 	if (!top || !prefix || asprintf(&exclude, "%s/.git/info/exclude", top) < 0)
 		return -ENOMEM;
-	/* A repository below the root: its lists apply from there. */
+	/* The lists of a repository below the root apply to its own tree. */
 	base = top_length > root_length ? top + root_length + 1 : "";
 	chain = add_excludes(found < 0 ? NULL : top);
 	if (found >= 0)

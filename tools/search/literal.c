@@ -19,11 +19,11 @@ struct reader {
 	const char *at;
 	bool plain;
 	bool ignore_case;
-	struct buffer run;   /* plain characters, one after the other */
-	struct buffer *best; /* of the alternative that is being read */
+	struct buffer run;   /* consecutive literal characters */
+	struct buffer *best; /* the longest run of the present alternative */
 };
 
-/* The run ends; the longest one of an alternative stays. */
+/* Ends the run, and keeps it if it is the longest of the alternative. */
 static int end_run(struct reader *reader)
 {
 	size_t size = reader->run.size;
@@ -35,7 +35,7 @@ static int end_run(struct reader *reader)
 	return buffer_append(reader->best, reader->run.data, size);
 }
 
-/* K and S have third forms outside ASCII when case does not count. */
+/* Without regard to case, K and S have another form outside ASCII. */
 static bool is_literal(const struct reader *reader, uint8_t c)
 {
 	if (c == '\n')
@@ -45,7 +45,7 @@ static bool is_literal(const struct reader *reader, uint8_t c)
 	return c < 0x80 && lower(c) != 'k' && lower(c) != 's';
 }
 
-/* How often the character in front of `at` stands there at least, up to REPEATS_MAX. */
+/* How often the character before `at` is repeated at least, up to REPEATS_MAX. */
 static unsigned long least_times(const char *at)
 {
 	const char digits[] = "0123456789";
@@ -58,12 +58,12 @@ static unsigned long least_times(const char *at)
 	if (*end == ',')
 		end += 1 + strspn(end + 1, digits);
 	if (*end != '}' || !strchr(digits, at[1]))
-		return 1; /* no quantifier, but a brace */
+		return 1; /* a literal brace */
 	times = strtoul(at + 1, NULL, 10);
 	return times < REPEATS_MAX ? times : REPEATS_MAX;
 }
 
-/* A character, `at` behind it, with what says how often it stands there. */
+/* Adds a literal character and reads its quantifier; `at` is after the character. */
 static int take_character(struct reader *reader, char c)
 {
 	uint8_t byte = reader->ignore_case ? lower((uint8_t)c) : (uint8_t)c;
@@ -78,7 +78,7 @@ static int take_character(struct reader *reader, char c)
 	return r < 0 || !repeated ? r : end_run(reader);
 }
 
-/* Behind the class that begins at `at`; NULL when it has no end. */
+/* The end of the class that begins at `at`; NULL: it has no end. */
 static const char *skip_class(const char *at)
 {
 	at += at[1] == '^' ? 2 : 1;
@@ -97,7 +97,7 @@ static const char *skip_class(const char *at)
 	return *at ? at + 1 : NULL;
 }
 
-/* Behind the group that begins at `at`; NULL for one that can change what is outside it. */
+/* The end of the group that begins at `at`; NULL: it may change the meaning of what follows it. */
 static const char *skip_group(const char *at)
 {
 	unsigned depth = 0;
@@ -134,12 +134,12 @@ static const char *skip_group(const char *at)
 	}
 }
 
-/* A backslash and what it makes special.  1: not understood. */
+/* Reads an escape.  1: not understood. */
 static int take_escape(struct reader *reader)
 {
 	char c = reader->at[1];
 
-	/* The arguments of \x41, \p{L} and the like are not literal; nor is all of \Q...\E. */
+	/* The arguments of \x41, \p{L} and the like are not literals; \Q...\E is not supported. */
 	if (!c || (unsigned char)c >= 0x80 || strchr("xopPNkgcuUEQ0123456789", c))
 		return 1;
 	reader->at += 2;
@@ -148,7 +148,7 @@ static int take_escape(struct reader *reader)
 	return take_character(reader, c);
 }
 
-/* One element of a pattern.  1: not understood. */
+/* Reads one element of the pattern.  1: not understood. */
 static int take_element(struct reader *reader)
 {
 	const char *skipped = NULL;
@@ -182,7 +182,7 @@ static int take_element(struct reader *reader)
 	return end_run(reader);
 }
 
-/* The longest run of plain characters in one alternative.  1: none. */
+/* Reads one alternative and keeps its longest run.  1: it has none. */
 static int read_alternative(struct reader *reader)
 {
 	int r = 0;
@@ -194,7 +194,7 @@ static int read_alternative(struct reader *reader)
 	return r == 0 && reader->best->size == 0 ? 1 : r;
 }
 
-/* One string for each alternative.  1: there is none. */
+/* Reads one string for each alternative.  1: an alternative has none. */
 static int read_pattern(struct reader *reader, struct buffer *best, size_t *count)
 {
 	for (;;) {

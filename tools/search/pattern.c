@@ -8,7 +8,7 @@ const char *pattern_below_root(const char *pattern, const char *root)
 
 	if (*pattern != '/' || strncmp(pattern, root, length) != 0)
 		return NULL;
-	/* The root may be "/" itself. */
+	/* The root may be "/". */
 	if (length > 1 && pattern[length] != '/')
 		return NULL;
 	pattern += length > 1 ? length : 0;

@@ -17,10 +17,10 @@ enum {
 };
 
 struct search_pattern {
-	pcre2_code *code;          /* NULL: the literal is all of it */
+	pcre2_code *code;          /* NULL: the pattern is a literal */
 	struct literals *literals; /* NULL: none would help */
 	bool multiline;
-	bool line_by_line; /* what is beyond a line's end could change what matches in it */
+	bool line_by_line; /* text after a line's end could change the match in the line */
 };
 
 struct searcher {
@@ -33,8 +33,8 @@ struct searcher {
 
 /* ---- Compiling ---------------------------------------------------------------------------- */
 
-/* Constructs that look beyond the line, or whose match could change with what is there.
- * ("$" is one: a CR in front of the line end does not belong to the line.) */
+/* Whether the pattern has constructs whose match may depend on text outside the line.  "$" is one,
+ * as a CR before the line end does not belong to the line. */
 static bool needs_line_by_line(const char *pattern)
 {
 	static const char *const constructs[] = {"(?=", "(?!", "(?<", "(?>", "(?(", "(*", "\\A",
@@ -43,7 +43,7 @@ static bool needs_line_by_line(const char *pattern)
 	for (size_t i = 0; i < array_size(constructs); i++)
 		if (strstr(pattern, constructs[i]))
 			return true;
-	/* (?-m) and the like take a default away. */
+	/* (?-m) and the like switch off a default. */
 	for (const char *at = pattern; (at = strstr(at, "(?")); at += 2)
 		if (at[2 + strspn(at + 2, "abcdefghijklmnopqrstuvwxyz")] == '-')
 			return true;
@@ -56,7 +56,7 @@ static uint32_t compile_flags(const struct search_options *options)
 			 PCRE2_NEVER_BACKSLASH_C;
 
 	if (options->literal)
-		/* PCRE2_LITERAL knows few other settings. */
+		/* PCRE2_LITERAL allows few other flags. */
 		flags = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_LITERAL;
 	if (options->ignore_case)
 		flags |= PCRE2_CASELESS;
@@ -65,8 +65,8 @@ static uint32_t compile_flags(const struct search_options *options)
 	return flags;
 }
 
-/* Without regard to case, the classes of one case are those of both; PCRE2 with Unicode classes
- * keeps them apart. */
+/* Without regard to case, [:upper:] and [:lower:] must match letters of both cases; PCRE2 with
+ * Unicode classes does not do that. */
 static void join_cases(char *pattern)
 {
 	static const char *const classes[] = {"[:upper:]", "[:lower:]"};
@@ -101,12 +101,12 @@ static int compile_code(const struct search_options *options, struct search_patt
 		*ret_at = at;
 		return -EINVAL;
 	}
-	/* Without a just-in-time compiler it is slower, no more. */
+	/* A failure is ignored: without JIT the search is only slower. */
 	pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
 	return 0;
 }
 
-/* Where they are on most lines, the pattern over many lines at once is faster. */
+/* If most lines have one of the literals, matching the pattern on many lines at once is faster. */
 static void drop_common_literals(struct search_pattern *pattern)
 {
 	if (!pattern->literals || pattern->line_by_line || !literals_are_common(pattern->literals))
@@ -199,8 +199,8 @@ struct run {
 	const uint8_t *end;
 	const uint8_t *counted; /* line `number` begins here */
 	uint64_t number;        /* from 1 */
-	const uint8_t *printed; /* lines before this were given out, or dropped */
-	unsigned after;         /* context lines still to give out */
+	const uint8_t *printed; /* lines before this were reported or dropped */
+	unsigned after;         /* context lines still to report */
 	unsigned flags;
 	struct literal_scan scan;
 };
@@ -242,7 +242,7 @@ static int give(struct run *run, const uint8_t *start, const uint8_t *end, bool 
 	return run->request->line(run->request->user, &line);
 }
 
-/* Context after the last match, up to `stop`. */
+/* Reports the context after the last match, up to `stop`. */
 static int give_after(struct run *run, const uint8_t *stop)
 {
 	while (run->after && run->printed < stop) {
@@ -285,7 +285,7 @@ static int give_match(struct run *run, const uint8_t *start, const uint8_t *end)
 	return r;
 }
 
-/* Runs PCRE2 over [start, end) from `from`: 1 with the match, 0 none. */
+/* Runs PCRE2 on [start, end), beginning at `from`.  1: a match; 0: none. */
 static int match_in(struct run *run, const uint8_t *start, const uint8_t *end, const uint8_t *from,
 	const uint8_t **ret_start, const uint8_t **ret_end)
 {
@@ -315,7 +315,7 @@ static bool line_matches(struct run *run, const uint8_t *start, const uint8_t *e
 	return match_in(run, start, end, start, &from, &to) > 0;
 }
 
-/* Where the next match can be at the earliest: in the line of the result; NULL: nowhere. */
+/* A position in the first line that can have the next match; NULL: no line can. */
 static const uint8_t *next_candidate(struct run *run, const uint8_t *at)
 {
 	const struct search_pattern *pattern = run->s->pattern;
@@ -351,7 +351,7 @@ static int search_lines(struct run *run)
 	return r < 0 ? r : give_after(run, run->end);
 }
 
-/* A match may span lines; every line that it touches is given out. */
+/* Searches with matches that may span lines; reports every line that a match touches. */
 static int search_whole(struct run *run)
 {
 	const uint8_t *at = run->start, *from, *to;
@@ -361,7 +361,7 @@ static int search_whole(struct run *run)
 		const uint8_t *start = line_start(run->start, from);
 
 		if (from == run->end && (from == run->start || from[-1] == '\n'))
-			break; /* behind the last line there is none */
+			break; /* an empty match after the last line does not count */
 		do {
 			const uint8_t *end = line_end(start, run->end);
 
@@ -370,7 +370,7 @@ static int search_whole(struct run *run)
 			start = end + 1;
 		} while (r == 0 && start < to);
 		at = to > from ? to : to + 1;
-		/* Not into the middle of a character. */
+		/* Continue at the beginning of a character. */
 		while (at < run->end && (*at & 0xc0) == 0x80)
 			at++;
 		if (r == 0 && run->request->stopped && run->request->stopped(run->request->user))
@@ -381,7 +381,7 @@ static int search_whole(struct run *run)
 
 /* ---- Searching a file ---------------------------------------------------------------------- */
 
-/* Reads one more chunk.  1; 0 at the end of the file; -errno. */
+/* Reads the next chunk.  1; 0: end of the file; -errno. */
 static int read_chunk(struct searcher *s, int fd, struct run *run)
 {
 	uint8_t *at;
@@ -403,7 +403,7 @@ static int read_chunk(struct searcher *s, int fd, struct run *run)
 	return 1;
 }
 
-/* Where to begin keeping bytes for context in front of `at`. */
+/* The beginning of the context lines before `at`, which must stay in memory. */
 static const uint8_t *keep_from(const struct run *run, const uint8_t *at)
 {
 	for (unsigned i = 0; i < run->request->context && at > run->start; i++)
@@ -411,7 +411,8 @@ static const uint8_t *keep_from(const struct run *run, const uint8_t *at)
 	return at;
 }
 
-/* Drops what is searched, but for the context lines, and makes the rest the next piece. */
+/* Drops the searched part except its last lines, which may be context, and makes the rest the next
+ * piece. */
 static void roll(struct run *run, const uint8_t *rest)
 {
 	struct buffer *memory = &run->s->memory;

@@ -19,25 +19,25 @@ struct open_directory {
 	atomic_uint references;
 	int fd;
 	char *path;  /* below the root */
-	char *names; /* one after the other: a type byte, then the name */
+	char *names; /* consecutive entries: a type byte, then the name */
 };
 
-/* What is to do: read a directory, or visit a part of one that is read. */
+/* A task: read a directory, or visit a part of a directory that was read. */
 struct item {
 	struct item *next;
-	char *path;            /* to read */
-	struct ignore *ignore; /* of its parent */
+	char *path;            /* of the directory to read */
+	struct ignore *ignore; /* rules of its parent */
 	struct open_directory *part;
 	size_t from, count; /* `count` entries from the offset `from` */
 };
 
 struct walker {
 	const struct walk_request *request;
-	const char *prefix; /* in front of paths for the ignore chain */
+	const char *prefix; /* of ignore_open() */
 	pthread_mutex_t lock;
 	pthread_cond_t news;
-	struct item *items;        /* guarded by lock; the last one put is the next one taken */
-	unsigned busy;             /* workers that may still put items; guarded by lock */
+	struct item *items;        /* guarded by lock; last in, first out */
+	unsigned busy;             /* workers that may still add items; guarded by lock */
 	int result;                /* guarded by lock */
 	bool ended;                /* guarded by lock */
 	struct walk_result report; /* guarded by lock */
@@ -117,13 +117,13 @@ static void note_unreadable(struct walker *w, const char *path, int error)
 /* ---- Reading one directory --------------------------------------------------------- */
 
 struct listing {
-	struct buffer names; /* type byte, name, NUL; for each entry */
+	struct buffer names; /* for each entry: type byte, name, NUL */
 	size_t count;
 	bool has_ignore_file;
 	bool has_git;
 };
 
-/* As the kernel hands entries out (getdents64(2)). */
+/* An entry as getdents64(2) returns it. */
 struct kernel_entry {
 	uint64_t inode;
 	int64_t offset;
@@ -175,7 +175,7 @@ static int read_directory(int fd, struct listing *listing)
 	return got < 0 ? -errno : 0;
 }
 
-/* The chain for what is in the directory. */
+/* The ignore chain for the entries of the directory. */
 static struct ignore *chain_for(struct walker *w, struct ignore *parent, int fd, const char *path,
 	const struct listing *listing)
 {
@@ -199,7 +199,7 @@ static struct ignore *chain_for(struct walker *w, struct ignore *parent, int fd,
 	return chain;
 }
 
-/* Joins `name` to the directory's path in `memory`. */
+/* Writes the path of the entry `name` to `memory`. */
 static int entry_path(struct buffer *memory, const char *directory, const char *name)
 {
 	memory->size = 0;
@@ -221,7 +221,7 @@ static bool is_ended(struct walker *w)
 	return ended;
 }
 
-/* Visits `count` entries that are already sifted. */
+/* Visits `count` entries that sift() has kept. */
 static int visit_part(struct walker *w, unsigned worker, struct open_directory *directory,
 	size_t from, size_t count)
 {
@@ -246,8 +246,8 @@ static bool shows(const struct walker *w, const char *path)
 	return !w->request->shows || w->request->shows(w->request->user, path);
 }
 
-/* Leaves out what is ignored, puts sub-directories on the list.  Keeps, in place, the entries
- * that are to be visited. */
+/* Removes ignored entries, adds tasks for sub-directories, and keeps, in place, the entries to
+ * visit. */
 static int sift(
 	struct walker *w, struct open_directory *directory, struct ignore *ignore, size_t *count)
 {
@@ -286,12 +286,12 @@ static int sift(
 
 static int open_for_walk(struct walker *w, const char *path)
 {
-	/* Names come from the walk itself: a link among them was put there since. */
+	/* O_NOFOLLOW: the walk saw a directory here; a link has replaced it since. */
 	return files_open(w->request->root, path,
 		O_RDONLY | O_DIRECTORY | (strcmp(path, w->request->path) ? O_NOFOLLOW : 0), 0);
 }
 
-/* How many workers a request for `threads` has. */
+/* The number of workers for a request of `threads`. */
 static unsigned count_threads(unsigned threads)
 {
 	long online;
@@ -309,7 +309,7 @@ static int visit_all(
 	const char *at = directory->names;
 	int r;
 
-	/* What others can do meanwhile. */
+	/* Leave parts to other workers. */
 	while (count > BATCH && count_threads(w->request->threads) > 1) {
 		r = put_part(w, directory, (size_t)(at - directory->names), BATCH);
 		if (r < 0)

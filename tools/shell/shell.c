@@ -10,7 +10,7 @@
 
 enum { NESTING_MAX = 8, WORDS_MAX = 5000 };
 
-/* A printed line must fit into one argument of a program. */
+/* A printed line must fit into one argument of execve(2). */
 enum { PRINTED_MAX_BYTES = 120000 };
 
 struct analyser {
@@ -20,14 +20,14 @@ struct analyser {
 	struct shell_tree *tree; /* that tokens belong to */
 	int nesting;             /* of commands in commands */
 	bool has_command;
-	bool sets_variables; /* so far */
+	bool sets_variables; /* an earlier command of the line sets variables */
 	bool no_memory;
 };
 
-/* A word of a command, and where it is in a tree that will be printed; NULL: nowhere. */
+/* A word of a command. */
 struct view {
 	struct shell_word word;
-	struct shell_token *token;
+	struct shell_token *token; /* in the tree that will be printed; NULL: not in a tree */
 };
 
 static void must_ask(struct analyser *a, const char *reason)
@@ -49,7 +49,7 @@ static char *steal_text(struct analyser *a, struct buffer *text)
 
 /* ---- Words ----------------------------------------- */
 
-/* What a word stands for, as far as it is known.  The caller frees the text. */
+/* The value of a word, as far as it is known.  The caller frees its text. */
 static int word_value(const struct shell_token *token, struct shell_word *ret_word)
 {
 	struct shell_word word = {.known = true};
@@ -92,7 +92,7 @@ static int print_word(const struct view *view, struct buffer *out)
 	return r == 0 ? buffer_append_string(out, "${...}") : r;
 }
 
-/* `before`, then words [from, to) with a blank between. */
+/* Joins `before` and the words [from, to) with blanks. */
 static char *join(
 	struct analyser *a, const char *before, const struct view *views, size_t from, size_t to)
 {
@@ -109,7 +109,7 @@ static char *join(
 	return steal_text(a, &text);
 }
 
-/* A name that looks like another one must not pass for it. */
+/* False for names with unusual characters, which might look like another name. */
 static bool is_plain_name(const char *name)
 {
 	for (const char *at = name; *at; at++)
@@ -146,14 +146,15 @@ bool shell_variable_is_special(const char *name, size_t length)
 	       memcmp(name + length - strlen(pager), pager, strlen(pager)) == 0;
 }
 
-/* TZ=Europe/Berlin, not TZ=../x. */
+/* TZ=Europe/Berlin is harmless, TZ=../x is not. */
 bool shell_setting_is_harmless(const char *name, size_t length, const char *value)
 {
 	return shell_variable_is_harmless(name, length) && *value != '/' && *value != ':' &&
 	       !strstr(value, "..");
 }
 
-/* By custom a variable of programs has no small letters in its name, one of the line has. */
+/* Variables that programs read have upper-case names by convention; one with lower-case letters is
+ * used by the line only. */
 static bool is_private(const char *name)
 {
 	for (; *name; name++)
@@ -224,7 +225,7 @@ static void add_uses(struct analyser *a, const struct shell_program_answer *answ
 	}
 }
 
-/* The words of the inner command, with the tokens that they came from. */
+/* Analyses the inner command, with the tokens of its words. */
 static void analyse_inner(struct analyser *a, const char *settings,
 	const struct shell_program_answer *answer, const struct view *views, size_t count)
 {
@@ -249,7 +250,7 @@ static void analyse_inner(struct analyser *a, const char *settings,
 	analyse_views(a, settings, inner, answer->inner_count);
 }
 
-/* A line for bash is itself parsed and printed again. */
+/* Parses, analyses and prints the line of `bash -c` in the same way. */
 static void analyse_inner_line(
 	struct analyser *a, const struct shell_program_answer *answer, const struct view *views)
 {
@@ -290,13 +291,13 @@ static void take_answer(struct analyser *a, const char *settings,
 	const struct shell_program_answer *answer, const struct view *views, size_t count)
 {
 	const char *outer_settings = a->settings;
-	bool by_name = !strchr(views[0].word.text, '/'); /* a path may be any program */
+	bool by_name = !strchr(views[0].word.text, '/'); /* a path may lead to any program */
 	bool is_inner = answer->transparent && by_name && (answer->inner || answer->inner_line);
 	struct shell_step *step = is_inner && !*answer->reason ? NULL : add_step(a);
 
 	if (step) {
 		step->text = join(a, settings, views, 0, count);
-		/* For rules that deny: without settings, path, and options before a sub-command. */
+		/* For rules that deny: see struct shell_step. */
 		step->plain = join(a, answer->name, views, answer->plain_from, count);
 		step->remember = join(a, settings, views, 0, answer->prefix);
 		step->only_reads = answer->only_reads && by_name && !*settings;
@@ -353,7 +354,7 @@ static void analyse_views(
 
 /* ---- The tree ----------------------------------------- */
 
-/* $( ) in words. */
+/* Analyses the commands of $( ) in words. */
 static void analyse_outputs(struct analyser *a, const struct shell_token *token)
 {
 	for (; token; token = token->next)
@@ -392,7 +393,7 @@ static bool is_harmless(const struct shell_token *token)
 	return shell_setting_is_harmless(token->name, strlen(token->name), part ? part->text : "");
 }
 
-/* What stands in front of the words, in front of what does for every command.  NULL: no memory. */
+/* The assignments before the words, followed by those for every command.  NULL: no memory. */
 static char *analyse_settings(struct analyser *a, const struct shell_command *command)
 {
 	struct buffer text cleanup_buffer = {0};
@@ -433,8 +434,8 @@ static void analyse_setting_alone(struct analyser *a, char *settings)
 	a->no_memory = a->no_memory || !step->text || !step->plain || !step->remember;
 }
 
-/* grep --include=*.c: a pattern that looks like an option and matches no name is that option, and
- * is printed as that. */
+/* grep --include=*.c: a pattern that looks like an option and matches no file is that option.
+ * Prints it quoted, so that bash cannot expand it later. */
 static int settle_option(struct analyser *a, struct view *view)
 {
 	char *text = (char *)view->word.text;
@@ -447,7 +448,7 @@ static int settle_option(struct analyser *a, struct view *view)
 	return shell_tree_replace(a->tree, view->token, text);
 }
 
-/* What is not known may have a pattern in it, and what it matches may be outside. */
+/* An unknown unquoted value may contain a pattern, which may match names outside the root. */
 static void check_split(struct analyser *a, const struct view *view)
 {
 	if (view->word.glob && !view->word.known)
@@ -462,7 +463,7 @@ static void check_split(struct analyser *a, const struct view *view)
 	}
 }
 
-/* The names that a pattern matches are read, whatever the program does with them. */
+/* A pattern reads the names of its directory, whatever the program does with them. */
 static void add_pattern(struct analyser *a, const struct shell_word *word)
 {
 	const char *slash = strrchr(word->text, '/');
@@ -535,7 +536,8 @@ static int finish(struct analyser *a, struct shell_analysis *ret_analysis)
 	return 0;
 }
 
-/* In a repository's own directory git takes what is there for its settings. */
+/* If files in the working directory are guarded (".git", a bare repository), every command asks:
+ * git would read its settings there. */
 static void check_directory(struct analyser *a)
 {
 	const struct files_root *root = a->context->root;
@@ -595,7 +597,8 @@ int shell_analyse_words(const struct shell_context *context, const char *const *
 		views[i].word = (struct shell_word){.text = argv[i], .known = true};
 	analyse_views(&a, "", views, count);
 	for (size_t i = 0; i < result.count; i++)
-		result.steps[i].only_reads = false; /* the table is about commands of bash */
+		result.steps[i].only_reads =
+			false; /* the table assumes that bash runs the command */
 	return finish(&a, ret_analysis);
 }
 

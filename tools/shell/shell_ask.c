@@ -26,7 +26,7 @@ struct shell_context shell_context_of(const struct tool_call *call, const char *
 struct subjects {
 	struct permission_subject *list;
 	size_t count;
-	char **owned; /* texts of them */
+	char **owned; /* texts to be freed */
 	size_t owned_count;
 };
 
@@ -63,8 +63,8 @@ static int add_step(struct subjects *subjects, const struct shell_step *step)
 	return 0;
 }
 
-/* What "always" covers: the directory that the path is in, but never all of "/".  The caller frees
- * it; NULL: no memory. */
+/* The pattern that PERMISSION_ALWAYS covers: the directory of the path, but never all of "/".  The
+ * caller frees it; NULL: no memory. */
 static char *remember_outside(const char *path)
 {
 	size_t length = path_parent_length(path);
@@ -106,7 +106,7 @@ static int collect(struct subjects *subjects, const struct shell_analysis *analy
 	return r;
 }
 
-/* The caller frees it; NULL: nothing to say. */
+/* The reason for the question; the caller frees it.  NULL: none. */
 static char *make_reason(const struct shell_analysis *analysis, const char *first)
 {
 	struct buffer words = {0};

@@ -13,7 +13,7 @@ static const struct redirection_type {
 	enum shell_redirection_type type;
 	const char *problem;
 } redirection_types[] = {
-	/* Longer ones before their beginnings. */
+	/* Operators before their own prefixes. */
 	{"&>>", SHELL_APPEND_BOTH, NULL},
 	{"&>", SHELL_WRITE_BOTH, NULL},
 	{"<<<", SHELL_READ_TEXT, NULL},
@@ -29,7 +29,7 @@ static const struct redirection_type {
 	{">", SHELL_WRITE_FILE, NULL},
 };
 
-/* The text comes with the next line end; its end must not need any expansion. */
+/* Parses "<<WORD"; the text follows the next line end.  WORD must not have expansions. */
 static void parse_heredoc(struct parser *p, struct shell_redirection *redirection)
 {
 	struct heredoc *heredoc = parser_take(p, sizeof(*heredoc));
@@ -72,7 +72,7 @@ static void parse_copy(struct parser *p, struct shell_redirection *redirection)
 		p->at++;
 }
 
-/* A file may be one name only; /dev/tcp/... is a connection to bash. */
+/* Parses the target, which must be a single word; refuses /dev/tcp/..., for which bash connects. */
 static void parse_target(struct parser *p, struct shell_redirection *redirection)
 {
 	bool is_text = redirection->type == SHELL_READ_TEXT;
@@ -92,7 +92,7 @@ static void parse_target(struct parser *p, struct shell_redirection *redirection
 		parser_fail(p, "it opens a network connection");
 }
 
-/* NULL: there is none here. */
+/* Parses a redirection; NULL: the next token is none. */
 static struct shell_redirection *parse_redirection(struct parser *p)
 {
 	bool has_fd = parser_is_digit(parser_peek(p, 0)) &&
@@ -293,7 +293,7 @@ static const struct {
 	{";", SHELL_THEN, false},
 };
 
-/* False: nothing may follow but the end of the list. */
+/* Parses the operator after a command.  False: the list ends here. */
 static bool parse_join(struct parser *p, struct shell_command *command, bool *ret_needs_more)
 {
 	*ret_needs_more = false;

@@ -133,7 +133,7 @@ size_t parser_name_length(const char *text, const char *end)
 	return length;
 }
 
-/* Of valid UTF-8. */
+/* The code point of a valid UTF-8 sequence. */
 static uint32_t code_point(const char *text, size_t length)
 {
 	uint32_t code = (unsigned char)*text & (length == 1 ? 0x7fU : 0xffU >> (length + 1));
@@ -181,8 +181,9 @@ void parser_skip_blanks(struct parser *p)
 
 /* ---- Here-documents ----------------------------------------- */
 
-/* Reads the text after `at`, which is at the beginning of a line.  A here-string adds one line
- * end, so the text goes without its last; nothing at all is /dev/null. */
+/* Reads the text of a here-document from `at`, the beginning of a line.  It is printed as a
+ * here-string, which adds a line end, so the text loses its last one; an empty text becomes
+ * /dev/null. */
 static void read_heredoc(struct parser *p, struct heredoc *heredoc)
 {
 	struct shell_part *part = heredoc->redirection->target->parts;

@@ -9,9 +9,9 @@
 struct word {
 	struct shell_token *token;
 	struct shell_part **tail;
-	struct buffer literal; /* not yet a part */
-	bool has_literal;      /* also when it is "" */
-	const char *brace;     /* the first { without quotes, or NULL */
+	struct buffer literal; /* literal text that is not a part yet */
+	bool has_literal;      /* `literal` is used, even if it is "" */
+	const char *brace;     /* the first unquoted {, or NULL */
 	enum word_use use;
 };
 
@@ -176,7 +176,7 @@ static void parse_double_quotes(struct parser *p, struct word *word)
 		}
 	}
 	if (word->tail == tail)
-		add_literal(p, word, "", 0); /* also "", and "\newline", make a word */
+		add_literal(p, word, "", 0); /* "" and "\newline" are words as well */
 	p->at += !parser_failed(p);
 }
 
@@ -208,7 +208,7 @@ static void parse_ansi_quotes(struct parser *p, struct word *word)
 	p->at += !parser_failed(p);
 }
 
-/* [...]: only of what is the same quoted and not, and in all shells. */
+/* Parses [...] with characters only that mean the same quoted and unquoted, and in all shells. */
 static void parse_bracket(struct parser *p, struct word *word, bool at_start)
 {
 	size_t from = 1 + (parser_peek(p, 1) == '!' || parser_peek(p, 1) == '^'), length = from;
@@ -293,14 +293,14 @@ static void parse_unquoted(struct parser *p, struct word *word, const char *star
 	}
 }
 
-/* {a,b} and {1..9} are several words; any other { is itself. */
+/* Whether the brace expands: {a,b} and {1..9} do, any other { is literal. */
 static bool expands(const char *brace, const char *end)
 {
 	return memchr(brace, ',', (size_t)(end - brace)) ||
 	       memmem(brace, (size_t)(end - brace), "..", 2);
 }
 
-/* Bash takes "10>" and "{x}>" as one, also after another redirection. */
+/* Whether bash would read the word as part of a redirection: "10>", "{x}>". */
 static bool joins_redirection(const struct parser *p, const char *start)
 {
 	const char *digit = start;

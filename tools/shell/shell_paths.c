@@ -14,13 +14,13 @@ enum { PATHS_MAX = 2000, ENTRIES_MAX = 20000, LINKS_MAX = 40, TREE_DEPTH_MAX = 1
 static const char *const too_many = "it is about more files than can be checked";
 static const char *const unusual = "it names a path in an unusual way";
 
-/* One path on its way. */
+/* The walk of one path. */
 struct walk {
 	struct shell_paths *paths;
 	const struct shell_context *context;
 	unsigned use, flags;
 	int links;     /* followed so far */
-	char *outside; /* set with -EXDEV */
+	char *outside; /* the path outside the root; set with -EXDEV */
 };
 
 void shell_paths_done(struct shell_paths *paths)
@@ -89,7 +89,8 @@ void shell_pattern_unescape(char *name)
 	*to = '\0';
 }
 
-/* What [...] means depends on the locale, and ? is a character of several bytes. */
+/* Widens a pattern for fnmatch(): the meaning of [...] depends on the locale, and ? matches a
+ * character of several bytes, so both become *. */
 static void widen_pattern(const char *pattern, bool ascii, char *wide)
 {
 	for (; *pattern; pattern++) {
@@ -122,7 +123,7 @@ static bool matches(const char *pattern, const char *name)
 	return fnmatch(wide, name, FNM_PERIOD) == 0;
 }
 
-/* ---- What is outside ----------------------------------------- */
+/* ---- Paths outside the root ----------------------------------- */
 
 static bool is_harmless(const char *path)
 {
@@ -135,8 +136,8 @@ static bool is_harmless(const char *path)
 	return false;
 }
 
-/* A rule "outside /tmp/x/ *" must not be about "/tmp/x/../y", nor about the root by another
- * name. */
+/* Adds a path outside the root.  A rule "outside /tmp/x/ *" must match neither "/tmp/x/../y" nor
+ * the root by another name. */
 static void add_outside(struct walk *w, const char *path)
 {
 	const struct shell_context *context = w->context;
@@ -171,9 +172,9 @@ static void add_outside(struct walk *w, const char *path)
 		must_ask(w->paths, unusual);
 }
 
-/* ---- What is below a directory ----------------------------------------- */
+/* ---- Everything below a directory -------------------------------------- */
 
-/* What has no row in the table of programs may do anything with any file. */
+/* Whether the table of programs has a row for the program: without one it may read and write. */
 static bool has_row(const struct walk *w)
 {
 	return (w->use & (SHELL_READS | SHELL_WRITES)) != (SHELL_READS | SHELL_WRITES);
@@ -188,13 +189,13 @@ static bool rules_restrict(const struct walk *w, unsigned uses)
 		       (uses & PERMISSION_WRITES && permissions_restrict(permissions, "write")));
 }
 
-/* What must be looked at of each entry. */
+/* What to check for each entry. */
 struct tree_check {
 	unsigned uses;
 	bool by_rules;
 	bool by_guard;
-	bool by_link; /* what links lead to counts: there must be none */
-	bool below;   /* and what is below that */
+	bool by_link; /* the program follows links, so there must be none */
+	bool below;   /* check the entries of subdirectories as well */
 };
 
 static bool is_link(int directory, const struct dirent *entry)
@@ -265,12 +266,12 @@ static void check_below(struct walk *w, unsigned uses, const char *path)
 		check_tree(w, &check, path, 0);
 }
 
-/* ---- The way ----------------------------------------- */
+/* ---- The walk ----------------------------------------- */
 
-/* Where a path is: without links, and as it is written. */
+/* The present position of a walk. */
 struct spot {
-	char *real;
-	char *written; /* "" once it is not known */
+	char *real;    /* with links followed */
+	char *written; /* as in the command line; "": not known any more */
 };
 
 static void spot_done(struct spot *spot)
@@ -290,7 +291,7 @@ static void add_spot(struct walk *w, const struct spot *spot)
 	check_below(w, uses, spot->real);
 }
 
-/* `path` continues one that has left the root. */
+/* The path leaves the root; `path` is its rest. */
 static int leave(struct walk *w, const char *before, const char *path)
 {
 	free(w->outside);
@@ -347,7 +348,7 @@ static int replace(char **path, char *joined)
 
 static int enter_path(struct walk *w, char **real, const char *path);
 
-/* Goes from the directory `*real` to a name in it, and on where links lead. */
+/* Enters a name in the directory `*real`, and follows links. */
 static int enter(struct walk *w, char **real, const char *name)
 {
 	cleanup_free char *child = NULL;
@@ -419,7 +420,7 @@ static int append_written(struct spot *spot, const char *name)
 
 static int follow(struct walk *w, struct spot *spot, const char *rest);
 
-/* One name that is no pattern, then the rest. */
+/* Follows one name that is not a pattern, then the rest. */
 static int follow_name(struct walk *w, struct spot *spot, const char *name, const char *rest)
 {
 	int r = enter(w, &spot->real, name);
@@ -434,7 +435,7 @@ static int follow_name(struct walk *w, struct spot *spot, const char *name, cons
 	return r < 0 ? r : follow(w, spot, rest);
 }
 
-/* As follow_name(), for one of several names: what it leads to is added, also outside. */
+/* As follow_name(), for one of several names; also adds a path outside the root. */
 static int follow_match(struct walk *w, const struct spot *spot, const char *name, const char *rest)
 {
 	struct spot copy cleanup_with(spot_done) = {strdup(spot->real), strdup(spot->written)};
@@ -451,7 +452,7 @@ static int follow_match(struct walk *w, const struct spot *spot, const char *nam
 	return r;
 }
 
-/* Returns how many names match, or -errno. */
+/* Follows each name that matches the pattern.  Returns their number, or -errno. */
 static int follow_pattern(
 	struct walk *w, const struct spot *spot, const char *pattern, const char *rest)
 {
@@ -470,7 +471,7 @@ static int follow_pattern(
 			must_ask(w->paths, too_many);
 			return 1;
 		}
-		/* Before bash 5.2 ".*" is ".." too. */
+		/* Before bash 5.2, ".*" matches ".." as well. */
 		if (!matches(pattern, entry->d_name) || (!*rest && strcmp(entry->d_name, ".") == 0))
 			continue;
 		r = follow_match(w, spot, entry->d_name, rest);
@@ -481,7 +482,7 @@ static int follow_pattern(
 	return count;
 }
 
-/* Adds where `rest` leads from the spot. */
+/* Adds the paths that `rest` leads to from the spot. */
 static int follow(struct walk *w, struct spot *spot, const char *rest)
 {
 	size_t length;

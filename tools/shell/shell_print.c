@@ -6,8 +6,8 @@
 
 struct printer {
 	struct buffer *out;
-	bool all_quoted; /* literals */
-	int error;       /* the first: a line with a hole must not run */
+	bool all_quoted; /* quote all literals */
+	int error;       /* the first one: an incomplete line must not run */
 };
 
 static void put(struct printer *p, const char *text, size_t size)
@@ -105,7 +105,8 @@ static void put_parts(struct printer *p, const struct shell_part *part)
 	}
 }
 
-/* A program called "X=1", "a"[1]=2, "if" or "-p" must not become something else. */
+/* Prints the name of a program; quotes names such as "X=1", "a"[1]=2, "if" and "-p", which bash
+ * would otherwise not take for a program. */
 static void put_program(struct printer *p, const struct shell_part *part)
 {
 	p->all_quoted = part->type != SHELL_LITERAL || part->next || strchr(part->text, '=') ||

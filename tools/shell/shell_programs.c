@@ -36,7 +36,7 @@ void shell_judge_ask(struct shell_judge *judge, const char *format, ...)
 
 /* ---- Uses -------------------------------------------------------------------------------- */
 
-/* Makes room for one more; what is grown has room up to the next power of two. */
+/* The list has room up to the next power of two, so it grows at powers of two only. */
 void *shell_judge_grow(void *list, size_t count, size_t size)
 {
 	if (count & (count - 1))
@@ -44,7 +44,7 @@ void *shell_judge_grow(void *list, size_t count, size_t size)
 	return reallocarray(list, count ? 2 * count : 1, size);
 }
 
-/* Takes `path`. */
+/* Takes ownership of `path`. */
 static void add_use(
 	struct shell_judge *judge, char *path, unsigned use, bool known, bool glob, size_t word)
 {
@@ -99,7 +99,7 @@ static void guess_use(struct shell_judge *judge, size_t word, size_t offset)
 		shell_judge_use(judge, word, offset, SHELL_READS | SHELL_WRITES | SHELL_TREE);
 }
 
-/* The offset behind the first of `characters`, or 0. */
+/* The offset after the first of `characters`; 0: there is none. */
 static size_t behind(const char *text, const char *characters)
 {
 	size_t length = strcspn(text, characters);
@@ -124,8 +124,8 @@ void shell_judge_guess(struct shell_judge *judge, size_t word)
 		guess_use(judge, word, at);
 }
 
-/* A program that works elsewhere: its paths are relative to that directory (and, to be sure, to
- * the one where it starts: tar takes -f from there). */
+/* For a program that changes its directory: adds its paths relative to that directory, in addition
+ * to those relative to the one where it starts (tar takes -f from there). */
 static void add_uses_elsewhere(struct shell_judge *judge)
 {
 	size_t count = judge->answer->use_count;
@@ -146,7 +146,7 @@ static void add_uses_elsewhere(struct shell_judge *judge)
 			judge->words[judge->directory_word].glob, judge->directory_word);
 }
 
-/* As cd: the one after the other. */
+/* Several such options follow each other, like cd. */
 void shell_judge_go_to(struct shell_judge *judge, size_t word, size_t offset)
 {
 	const struct shell_word *w = &judge->words[word];
@@ -163,9 +163,9 @@ void shell_judge_go_to(struct shell_judge *judge, size_t word, size_t offset)
 	judge->directory = directory;
 }
 
-/* ---- Words that are not known --------------------------------------------------------------- */
+/* ---- Unknown words --------------------------------------------------------------------------- */
 
-/* An unquoted expansion may be "-o x", a pattern may find a file that is called "-o". */
+/* An unquoted expansion may become "-o x", and a pattern may match a file named "-o". */
 static bool may_be_option(const struct shell_word *word)
 {
 	if (!word->known)
@@ -191,7 +191,7 @@ static void check_unknown(struct shell_judge *judge, size_t word)
 			judge->answer->name);
 }
 
-/* Also where it is the value of an option. */
+/* Asks if a word is @FILE, even as the value of an option. */
 static void check_at_files(struct shell_judge *judge)
 {
 	for (size_t i = 1; i < judge->count; i++)
@@ -200,7 +200,7 @@ static void check_at_files(struct shell_judge *judge)
 				judge->label, judge->words[i].text);
 }
 
-/* Sorts words from `at` on into options and operands. */
+/* Splits the words from `at` on into options and operands. */
 static void take_words(struct shell_judge *judge, size_t at)
 {
 	unsigned flags = judge->row->flags;
@@ -260,7 +260,7 @@ static unsigned use_of_kind(char kind)
 	}
 }
 
-/* The kind of operand `index` of `count`: "tr*", "r*w", "rw". */
+/* The letter in `kinds` ("tr*", "r*w", "rw") for operand `index` of `count`. */
 static char kind_at(const char *kinds, size_t index, size_t count)
 {
 	size_t length = strlen(kinds), star = strcspn(kinds, "*"), before, after;
@@ -292,7 +292,7 @@ static void take_operands(struct shell_judge *judge)
 {
 	const char *kinds = judge->row->operands;
 	size_t count = judge->operand_count, shift = 0;
-	bool multiple = false; /* a word may be several: places are not known */
+	bool multiple = false; /* a word may become several: positions are unknown */
 	unsigned all = 0;
 	char shortened[16];
 
@@ -316,7 +316,7 @@ static void take_operands(struct shell_judge *judge)
 			shortened[0] ? kind_at(shortened, i, count) : 'B', all);
 }
 
-/* cp a b/c d: d, or d/a and d/c */
+/* For `cp a b/c d`: adds d, and d/a and d/c in case d is a directory. */
 static void take_target(struct shell_judge *judge)
 {
 	const char *kinds = judge->row->operands;
@@ -425,7 +425,8 @@ const struct shell_row *shell_row_find(const char *name)
 	return row;
 }
 
-/* Where the sub-command is, or what "always" covers besides the program. */
+/* Sets `plain_from` and `prefix`: where the sub-command is, and the words that PERMISSION_ALWAYS
+ * covers. */
 static void note_prefix(struct shell_judge *judge, size_t operands)
 {
 	struct shell_program_answer *answer = judge->answer;
@@ -491,7 +492,7 @@ static void judge_row(struct shell_judge *judge, const struct shell_row *row, si
 	take_here(judge);
 }
 
-/* A path in front may be another program of that name. */
+/* Whether the path is a system directory; elsewhere the program may be another one of that name. */
 static bool is_system_path(const char *path)
 {
 	static const char *const folders[] = {"/bin/", "/usr/bin/", "/usr/local/bin/"};

@@ -1,7 +1,7 @@
-/* The rows of git and its sub-commands; shell_programs_internal.h says what the texts mean. */
+/* The rows of git and its sub-commands; shell_programs_internal.h explains their strings. */
 #include "tools/shell/shell_programs_rows.h"
 
-/* Options of what prints differences, and of what walks through revisions. */
+/* Options of the sub-commands that print differences, and of those that walk through revisions. */
 #define GIT_DIFF                                                                                  \
 	"-pusazRwWbDqr0 -UlSG: -BMCX= -O< --patch --no-patch --raw --minimal --patience "         \
 	"--histogram --anchored: --diff-algorithm: --stat= --compact-summary --numstat "          \
@@ -249,7 +249,7 @@ static const struct shell_row git_commands[] = {
 			   "-e! --edit! --add! --unset! --unset-all! --replace-all! "
 			   "--rename-section! --remove-section!"},
 
-	/* What changes something: the options that run others, or name files. */
+	/* Sub-commands that change something: only options that run programs or name files. */
 	{.names = "push",
 		.options = "--receive-pack:! --exec:! --repo:",
 		.operands = "t*",

@@ -1,4 +1,4 @@
-/* What the rows of some programs cannot say about their words. */
+/* Checks of words that the rows of some programs cannot express. */
 #include <ctype.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 static const char *const not_known = "what %.40s runs is not known before it runs";
 
-/* NAME=..., as a shell takes it; the length of NAME, or 0. */
+/* The length of NAME if the text is a shell assignment NAME=...; else 0. */
 static size_t assignment_length(const char *text)
 {
 	size_t length = 0;
@@ -64,14 +64,14 @@ void shell_look_env(struct shell_judge *judge)
 				judge, "the variable %.60s can change how commands run", text);
 	}
 	if (at >= judge->count) {
-		judge->not_proved = true; /* prints all variables: there may be secrets in them */
+		judge->not_proved = true; /* prints all variables, which may contain secrets */
 		return;
 	}
 	shell_judge_inner(judge, at, judge->count, NULL, false);
 	judge->answer->transparent = true;
 }
 
-/* xargs -I{} CMD {}: what stands for {} is not known. */
+/* xargs -I{} CMD {}: the words with {} are unknown. */
 void shell_look_xargs(struct shell_judge *judge)
 {
 	const char *placeholder = NULL;
@@ -93,7 +93,7 @@ void shell_look_xargs(struct shell_judge *judge)
 	judge->answer->transparent = judge->answer->inner != NULL;
 }
 
-/* Also for words of which not all are known: then NULL. */
+/* Joins words with blanks.  NULL: a word is unknown, or no memory. */
 static char *join(const struct shell_judge *judge, size_t from, size_t to)
 {
 	struct buffer text cleanup_buffer = {0};
@@ -126,7 +126,7 @@ void shell_look_eval(struct shell_judge *judge)
 	judge->answer->inner_line_word = judge->operands[0];
 }
 
-/* watch gives its words to sh -c. */
+/* watch passes its words to sh -c. */
 void shell_look_watch(struct shell_judge *judge)
 {
 	if (judge->operand_count)
@@ -141,7 +141,7 @@ void shell_look_trap(struct shell_judge *judge)
 	judge->operands_taken = true;
 }
 
-/* bash -c LINE, bash FILE, and bash that reads its input. */
+/* bash -c LINE, bash FILE, or bash that reads standard input. */
 void shell_look_shell(struct shell_judge *judge)
 {
 	struct shell_program_answer *answer = judge->answer;
@@ -193,13 +193,13 @@ void shell_look_fd(struct shell_judge *judge)
 
 /* ---- find -------------------------------------------------------------------------------- */
 
-/* find is no program of options and operands: paths, then an expression. */
+/* The words of find are paths, then an expression. */
 static bool begins_expression(const char *text)
 {
 	return (text[0] == '-' && text[1]) || IS_ONE_OF(text, "(", ")", "!", ",");
 }
 
-/* How many words after this one of the expression are its value. */
+/* The number of words after this one that are its value. */
 static size_t words_value(const struct shell_row *row, const char *text)
 {
 	const char *marks =
@@ -208,7 +208,7 @@ static size_t words_value(const struct shell_row *row, const char *text)
 	return marks && *marks && strchr(":<>&", *marks) ? 1 : 0;
 }
 
-/* Returns the word behind the action. */
+/* Takes -exec and its like; returns the index of the word after it. */
 static size_t take_find_exec(struct shell_judge *judge, size_t at)
 {
 	size_t end = at + 1;
@@ -300,7 +300,7 @@ static bool is_binary_test(const char *text)
 		"-nt", "-ot", "-ef");
 }
 
-/* -v and -R evaluate a subscript; so a word that is not known must not become one of them. */
+/* -v and -R evaluate a subscript, so an unknown word must not become one of them. */
 void shell_look_test(struct shell_judge *judge)
 {
 	const struct shell_word *words = judge->words;
@@ -334,7 +334,7 @@ void shell_look_test(struct shell_judge *judge)
 	}
 }
 
-/* set -e and its like change only when the shell stops. */
+/* set -e and the like only change when the shell stops. */
 void shell_look_set(struct shell_judge *judge)
 {
 	size_t at = 1;
@@ -358,7 +358,7 @@ void shell_look_set(struct shell_judge *judge)
 /* ---- Others -----------------------------------------------------------------------------------
  */
 
-/* With an operand they set something. */
+/* With an operand these programs change something. */
 void shell_look_only_options(struct shell_judge *judge)
 {
 	judge->not_proved = judge->not_proved || judge->operand_count;
@@ -387,7 +387,7 @@ void shell_look_dd(struct shell_judge *judge)
 	}
 }
 
-/* VAR=value: SHELL and its like are programs, as is what a value makes of a recipe. */
+/* VAR=value asks: SHELL and others name a program, and any value may become part of a recipe. */
 void shell_look_make(struct shell_judge *judge)
 {
 	judge->operands_taken = true;
@@ -410,7 +410,7 @@ void shell_look_make(struct shell_judge *judge)
 	}
 }
 
-/* "tar xzf FILE" is "tar -x -z -f FILE"; an archive "host:file" is fetched with rsh. */
+/* "tar xzf FILE" means "tar -x -z -f FILE"; for an archive "host:file" tar runs rsh. */
 void shell_look_tar(struct shell_judge *judge)
 {
 	const char *first = judge->count > 1 ? judge->words[1].text : "";
@@ -431,7 +431,7 @@ void shell_look_tar(struct shell_judge *judge)
 		shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
 }
 
-/* less +!CMD, less "+&/x" */
+/* less +!CMD and less "+&/x" run commands of less. */
 void shell_look_less(struct shell_judge *judge)
 {
 	for (size_t i = 0; i < judge->operand_count; i++)
@@ -450,7 +450,7 @@ void shell_look_unzip(struct shell_judge *judge)
 	shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
 }
 
-/* What is fetched is written under the last name of its address. */
+/* A downloaded file gets the last name in its address. */
 static void use_last_names(struct shell_judge *judge)
 {
 	for (size_t i = 0; i < judge->operand_count; i++) {
@@ -495,7 +495,7 @@ void shell_look_wget(struct shell_judge *judge)
 
 /* ---- git ----------------------------------------------------------------------------------- */
 
-/* "git branch NAME" makes one; with --list and its like the names are patterns. */
+/* "git branch NAME" creates a branch; with --list and the like the names are patterns. */
 void shell_look_git_branch(struct shell_judge *judge)
 {
 	static const char *const lists[] = {
@@ -507,7 +507,7 @@ void shell_look_git_branch(struct shell_judge *judge)
 	judge->not_proved = judge->not_proved || judge->operand_count;
 }
 
-/* Setting one can name a program that git runs. */
+/* A setting may name a program that git runs, so writing one asks. */
 void shell_look_git_config(struct shell_judge *judge)
 {
 	static const char *const reads[] = {"get", "get-all", "get-regexp", "get-urlmatch", "list",
@@ -524,7 +524,7 @@ void shell_look_git_config(struct shell_judge *judge)
 	shell_judge_ask(judge, "git config can change which commands git runs");
 }
 
-/* It makes a .git, with hooks of a template in it. */
+/* git init creates a .git with hooks from a template. */
 void shell_look_git_init(struct shell_judge *judge)
 {
 	for (size_t i = 0; i < judge->operand_count; i++)
@@ -540,7 +540,7 @@ void shell_look_git_remote(struct shell_judge *judge)
 	judge->not_proved = judge->not_proved || judge->operand_count;
 }
 
-/* "ext::sh -c ..." is an address that is a command. */
+/* An address such as "ext::sh -c ..." is a command. */
 void shell_look_git_transport(struct shell_judge *judge)
 {
 	for (size_t i = 0; i < judge->operand_count; i++) {

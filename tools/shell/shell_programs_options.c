@@ -1,4 +1,4 @@
-/* The options among the words, and what the row says of each. */
+/* Judges the options among the words by the row. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static bool is_group(const struct shell_row *row, const char *token, size_t leng
 	       (!(row->flags & SHELL_ROW_WORD_OPTIONS) || length == 2);
 }
 
-/* Calls of the loop below see each token once: name[0..length) and its marks. */
+/* The next option in a row's `options`: its name has `*ret_length` bytes, then come its marks. */
 static const char *next_token(const char *at, size_t *ret_length)
 {
 	at += strspn(at, " ");
@@ -47,7 +47,7 @@ const char *shell_row_option(const struct shell_row *row, const char *name, size
 	return NULL;
 }
 
-/* For programs that take abbreviations: what begins with it, and is the most to ask about. */
+/* For programs that accept abbreviations: the option with that prefix which asks most. */
 static const char *abbreviated_option(const struct shell_row *row, const char *name, size_t length)
 {
 	const char *token = row->options ? row->options : "", *found = NULL;
@@ -90,7 +90,7 @@ static void note_option(
 		.name = name, .length = length, .value_word = word, .value_offset = offset};
 }
 
-/* -d @FILE, -F name=@FILE, -F name=<FILE */
+/* The value may name a file: -d @FILE, -F name=@FILE, -F name=<FILE. */
 static void use_at_file(struct shell_judge *judge, size_t word, size_t offset)
 {
 	const char *value = judge->words[word].text + offset;
@@ -168,7 +168,7 @@ static bool is_strict(const struct shell_judge *judge)
 	       !(judge->row->flags & SHELL_ROW_ANY_OPTION);
 }
 
-/* An option that is in no row. */
+/* The row does not have the option. */
 static void unknown_option(struct shell_judge *judge, size_t word)
 {
 	const struct shell_row *row = judge->row;
@@ -200,13 +200,13 @@ static const char *find_option(struct shell_judge *judge, const char *name, size
 	return marks;
 }
 
-/* Words that may become options, or more than one word. */
+/* Such a word may also become an option. */
 bool shell_judge_is_multiple(const struct shell_word *word)
 {
 	return word->glob || (!word->known && word->split);
 }
 
-/* The value in the next word; returns the last word that is taken. */
+/* Takes the next word as the value; returns the index of the last word that was taken. */
 static size_t value_in_next(
 	struct shell_judge *judge, const char *name, size_t length, const char *marks, size_t word)
 {
@@ -246,7 +246,7 @@ static size_t number_in_next(struct shell_judge *judge, const char *marks, size_
 		       : word;
 }
 
-/* "--name", "--name=value", or "-name" where options are words.  Returns the last word taken. */
+/* "--name", "--name=value", or "-name" with SHELL_ROW_WORD_OPTIONS. */
 size_t shell_judge_take_long(struct shell_judge *judge, size_t word, size_t dashes)
 {
 	const struct shell_word *w = &judge->words[word];

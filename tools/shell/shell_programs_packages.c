@@ -1,8 +1,8 @@
 /* The rows of npm, cargo, docker, kubectl and others with sub-commands; shell_programs_internal.h
- * says what the texts mean. */
+ * explains their strings. */
 #include "tools/shell/shell_programs_rows.h"
 
-/* ---- npm and its kin ------------------------------------------------------------------------ */
+/* ---- npm and similar programs ---------------------------------------------------------------- */
 
 static const struct shell_row npm_commands[] = {
 	{.names = "run run-script rum urn",

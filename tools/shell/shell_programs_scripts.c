@@ -1,6 +1,6 @@
 /*
- * Scripts in a word: what sed, awk, jq and printf are given to do.  Each is read strictly; what is
- * not understood, or is read in more than one way by the programs of that name, asks.
+ * Scripts in a word, for sed, awk, jq and printf.  Each is parsed strictly; a script asks if it is
+ * not understood, or if implementations of the program differ in how they read it.
  */
 #include <ctype.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 /* ---- sed ----------------------------------------------------------------------------------- */
 
-/* Behind the delimiter that ends what begins at `at`; NULL: not there, or where it ends depends on
- * whether [ ] protects it. */
+/* The position after the closing delimiter; NULL: there is none, or it depends on whether [ ]
+ * quotes the delimiter, in which implementations differ. */
 static const char *skip_delimited(const char *at, char delimiter, bool is_regex)
 {
 	bool in_brackets = false;
@@ -88,7 +88,7 @@ static const char *skip_addresses(const char *at)
 	return at;
 }
 
-/* The text of a, i, c: up to a newline that no "\" is before. */
+/* Skips the text of a, i and c, up to a newline without "\" before it. */
 static const char *skip_text(const char *at)
 {
 	for (; *at && *at != '\n'; at++) {
@@ -208,9 +208,9 @@ void shell_look_sed(struct shell_judge *judge)
 
 /* ---- awk ----------------------------------------------------------------------------------- */
 
-/* What the last token was, for the "/" and the newline behind it. */
+/* The last token, which decides the meaning of a following "/" or newline. */
 enum awk_token {
-	AWK_OPERATOR, /* an operand follows: "/" begins an expression */
+	AWK_OPERATOR, /* "/" begins a regular expression */
 	AWK_OPERAND,  /* "/" divides; a newline ends the statement */
 	AWK_EITHER,   /* a keyword, ++ or --: not decided here */
 };
@@ -219,7 +219,7 @@ struct awk_scan {
 	const char *at;
 	enum awk_token last;
 	int depth;       /* of ( ) */
-	int print_depth; /* where print was; -1: not in one */
+	int print_depth; /* `depth` at the present print; -1: not in a print */
 };
 
 static bool is_name_byte(char c)
@@ -239,7 +239,7 @@ static bool is_awk_word(const char *word, size_t length, const char *list)
 	return false;
 }
 
-/* 2system("id") is a 2 and a call. */
+/* Skips a number: in 2system("id"), 2 is a number and system is called. */
 static bool scan_awk_number(struct awk_scan *scan)
 {
 	while (isdigit((unsigned char)*scan->at))
@@ -383,14 +383,14 @@ void shell_look_jq(struct shell_judge *judge)
 	if (!program || has_name(program, "import") || has_name(program, "include") ||
 		has_name(program, "modulemeta"))
 		shell_judge_ask(judge, "the program of jq may read other files");
-	/* All variables: there may be secrets in them. */
+	/* Prints environment variables, which may contain secrets. */
 	else if (has_name(program, "env") || has_name(program, "ENV"))
 		judge->not_proved = true;
 }
 
 /* ---- printf -------------------------------------------------------------------------------- */
 
-/* %n sets a variable, and runs the $( ) in its subscript. */
+/* %n sets a variable, and evaluates $( ) in its subscript. */
 void shell_look_printf(struct shell_judge *judge)
 {
 	const char *at = shell_judge_operand(judge, 0);

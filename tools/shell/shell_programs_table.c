@@ -1,8 +1,8 @@
 /*
- * The programs that are known, a row each (those with sub-commands are in shell_programs_git.c and
- * shell_programs_packages.c); shell_programs_internal.h says what the texts mean.
- * What only reads comes first: there each option that the program has must be in the row (or is
- * asked about), and tests/tools/programs_trace.py compares the row with the program.
+ * One row per known program; those with sub-commands are in shell_programs_git.c and
+ * shell_programs_packages.c.  shell_programs_internal.h explains the strings.
+ * Programs that only read come first: their rows must have all options (others ask), and
+ * tests/tools/programs_trace.py compares each row with the program.
  */
 #include "tools/shell/shell_programs_rows.h"
 
@@ -536,7 +536,7 @@ static const struct shell_row rows[] = {
 			"-L/ --copy-links/ --copy-unsafe-links/ --munge-links% -B: "
 			"--exclude: --include: --info: --out-format:"},
 
-	/* What runs a command that is among its words. */
+	/* Programs that run a command among their words. */
 	{.names = "env",
 		.flags = READS | STOPS,
 		.look = shell_look_env,
@@ -602,7 +602,7 @@ static const struct shell_row rows[] = {
 			   "--net= --map-root-user"},
 	{.names = "script expect parallel entr su", .flags = SHELL_ROW_RUNS_OTHERS},
 
-	/* Shells, and what changes this one. */
+	/* Shells, and built-ins that change the shell. */
 	{.names = "bash sh dash zsh ksh ash fish csh tcsh",
 		.flags = STOPS | SHELL_ROW_PLUS_OPTIONS,
 		.prefix = 1,

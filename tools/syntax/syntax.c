@@ -15,21 +15,21 @@ enum {
 	CHECK_MS = 10000,
 	CHECK_OUTPUT_BYTES = 4096,
 	CHECK_MEMORY_BYTES = 1 << 30,
-	YAML_DEPTH_MAX = 900, /* about what PyYAML takes; libyaml's time grows with its square */
+	YAML_DEPTH_MAX = 900, /* about PyYAML's limit; libyaml's time is quadratic in the depth */
 };
 
 /* ---- YAML ------------------------------------------------------------------------ */
 
-/* What is refused beyond the grammar, as yaml.safe_load() refuses it. */
+/* State of the checks beyond the grammar: those that yaml.safe_load() makes as well. */
 struct yaml_state {
 	const uint8_t *content;
 	size_t left;
 	int64_t end_ms;
-	void *anchors; /* names of the document's: a tree of tsearch(3) */
+	void *anchors; /* names of the document's anchors: a tree of tsearch(3) */
 	unsigned depth;
 };
 
-/* Some content takes libyaml the square of its size: no more of it is read when time is up. */
+/* libyaml may need quadratic time: ends the input when the time is up. */
 static int read_yaml(void *user, unsigned char *buffer, size_t size, size_t *ret_size)
 {
 	struct yaml_state *state = user;
@@ -172,8 +172,8 @@ int syntax_yaml(const void *content, size_t size, struct syntax_error *error)
 
 /* ---- Checkers that are programs ------------------------------------------------------- */
 
-/* Runs the checker with the content as its input.  Its exit code, or -errno: it is not there, or
- * it did not get to an answer. */
+/* Runs a checker with the content as its input.  Returns its exit code, or -errno: it is not
+ * installed or did not finish. */
 static int run_checker(
 	const char *const *argv, const void *content, size_t size, char output[CHECK_OUTPUT_BYTES])
 {
@@ -196,7 +196,7 @@ static int run_checker(
 	return r;
 }
 
-/* "LINE:COLUMN:words", as our own checks below print it. */
+/* Parses "LINE:COLUMN:words", the output of the scripts below. */
 static int take_report(const char *output, struct syntax_error *error)
 {
 	int used = 0;
@@ -222,7 +222,7 @@ static int run_python(
 	return code == 9 ? take_report(output, error) : -ENOENT;
 }
 
-/* As all that ask a program: -ENOENT when it is not here. */
+/* As all checks that run a program: -ENOENT if it is not installed. */
 static int check_python(const void *content, size_t size, struct syntax_error *error)
 {
 	static const char script[] =
@@ -269,7 +269,7 @@ static int check_shell(const void *content, size_t size, struct syntax_error *er
 	return -EINVAL;
 }
 
-/* ---- Which one ---------------------------------------------------------------------------- */
+/* ---- The checker of a path ----------------------------------------------------------------- */
 
 static int strict_json(const void *content, size_t size, struct syntax_error *error)
 {
@@ -282,7 +282,7 @@ static int json_with_comments(const void *content, size_t size, struct syntax_er
 }
 
 static const struct {
-	const char *pattern; /* of the path, or of the name where it has no slash */
+	const char *pattern; /* matches the path; without a slash, the name */
 	const char *language;
 	int (*check)(const void *content, size_t size, struct syntax_error *error);
 } checkers[] = {

@@ -1,4 +1,4 @@
-/* JSON as RFC 8259 has it, and not a byte more; names in an object must differ. */
+/* Checks JSON strictly by RFC 8259; in addition, the names in an object must differ. */
 #include <errno.h>
 #include <string.h>
 #include <xxhash.h>
@@ -15,7 +15,7 @@ struct json {
 	unsigned flags;
 	struct syntax_error *error;
 
-	/* Names seen, as hashes seeded by their object's number: open addressing. */
+	/* Hashes of the names so far, seeded with the number of their object; open addressing. */
 	uint64_t *names;
 	size_t capacity;
 	size_t used;
@@ -83,7 +83,7 @@ static int hex_digit(uint8_t c)
 
 static int append_code(struct buffer *out, uint32_t code)
 {
-	/* Halves of a surrogate pair keep their own three bytes: only equality matters. */
+	/* Surrogates are encoded separately, three bytes each: only equality matters. */
 	uint8_t bytes[3] = {(uint8_t)(0xe0 | code >> 12), (uint8_t)(0x80 | (code >> 6 & 0x3f)),
 		(uint8_t)(0x80 | (code & 0x3f))};
 
@@ -247,7 +247,7 @@ static int take_word(struct json *j)
 
 static int take_value(struct json *j, unsigned depth);
 
-/* After a value in a list: 1 goes on, 0 is the end. */
+/* Parses what follows a value in a list.  1: the list continues; 0: it ends. */
 static int take_separator(struct json *j, uint8_t close, const char *words)
 {
 	const uint8_t *comma;

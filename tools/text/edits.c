@@ -46,7 +46,7 @@ static int find_all(
 
 static int add_region(struct edits_plan *plan, size_t start, size_t end, size_t edit)
 {
-	/* Powers of two: grown when the count is one. */
+	/* The capacity doubles when the count is a power of two. */
 	if ((plan->count & (plan->count - 1)) == 0) {
 		size_t capacity = plan->count ? plan->count * 2 : 1;
 		struct edit_region *grown = reallocarray(plan->regions, capacity, sizeof(*grown));
@@ -69,7 +69,7 @@ static enum edits_problem ambiguous(struct edits_plan *plan, size_t edit, const 
 	return EDITS_AMBIGUOUS;
 }
 
-/* "aa" occurs twice in "aaa": what is not unique when it overlaps itself is not unique. */
+/* Finds overlapping matches as well: "aa" occurs twice in "aaa" and is not unique. */
 static int find_overlapping(
 	const uint8_t *text, size_t size, const void *wanted, size_t wanted_size, struct matches *m)
 {
@@ -101,8 +101,8 @@ static enum edits_problem match_exactly(const uint8_t *text, size_t size, const 
 	return EDITS_OK;
 }
 
-/* Finds in the normal form and leads each match back to the original's bytes.  A match that
- * begins or ends inside a character is none. */
+/* Matches in the normal form, and maps each match to bytes of the original.  A match that begins or
+ * ends inside an original character does not count. */
 static enum edits_problem match_normally(const uint8_t *text, size_t size, const struct edit *edit,
 	size_t index, enum normalise_level level, struct matches *m, struct edits_plan *plan)
 {
@@ -166,7 +166,7 @@ static enum edits_problem match(const uint8_t *text, size_t size, const struct e
 
 /* ---- Replacing ------------------------------------------------------------------- */
 
-/* The first line end in the bytes: "\n", "\r\n", "\r" or NULL. */
+/* The first line end in the bytes: "\n", "\r\n" or "\r"; NULL: none. */
 static const char *line_end_in(const uint8_t *text, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
@@ -178,7 +178,7 @@ static const char *line_end_in(const uint8_t *text, size_t size)
 	return NULL;
 }
 
-/* `file_end` is the line end of the file, for regions that have none. */
+/* `file_end`: the line end of the file, used for regions without one. */
 static int append_new_text(const uint8_t *text, const struct edit_region *region,
 	const char *file_end, const char *new_text, struct buffer *out)
 {
@@ -264,7 +264,7 @@ void edits_plan_done(struct edits_plan *plan)
 enum { NEAREST_LINES_MAX = 200000, NEAREST_WANTED_MAX = 200, NEAREST_LINE_BYTES = 400 };
 
 struct line {
-	const uint8_t *text; /* without blanks around it */
+	const uint8_t *text; /* without leading and trailing blanks */
 	size_t size;
 };
 
@@ -292,7 +292,7 @@ static size_t split_lines(const uint8_t *text, size_t size, struct line *lines, 
 	return count;
 }
 
-/* How alike two lines are, 0 to 100: the share of pairs of bytes they have in common. */
+/* The similarity of two lines, 0 to 100: the share of byte pairs that they have in common. */
 static unsigned likeness(const struct line *a, const struct line *b)
 {
 	uint8_t seen[4096] = {0};
@@ -331,7 +331,7 @@ bool edits_nearest(
 	if (!lines || want_count == 0)
 		return false;
 	count = split_lines(text, size, lines, NEAREST_LINES_MAX);
-	/* The longest wanted line says most about the place. */
+	/* The longest wanted line identifies the place best. */
 	for (size_t i = 1; i < want_count; i++)
 		if (want[i].size > want[anchor].size)
 			anchor = i;

@@ -1,6 +1,6 @@
-/* The unified diff of tools/text/edits.h.  The replaced regions are known, so no search for a
- * shortest diff is needed: a hunk is the lines that regions touch, without the lines at
- * their beginning and end that stay the same. */
+/* The unified diff of tools/text/edits.h.  The replaced regions are known, so it needs no search
+ * for a shortest diff: a hunk has the lines that the regions touch, without unchanged lines at its
+ * beginning and end. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { CONTEXT = 3 };
 
-/* A run of whole lines that changes: bytes of the old text and of the result. */
+/* A range of whole lines that changes, as bytes of the old text and of the result. */
 struct change {
 	size_t old_start, old_end;
 	size_t new_start, new_end;
@@ -48,7 +48,7 @@ static size_t count_lines(const struct text *text, size_t start, size_t end)
 	return lines;
 }
 
-/* Drops the lines at both ends that stay the same. */
+/* Removes unchanged lines at both ends. */
 static void trim(const struct text *old, const struct text *new, struct change *c)
 {
 	while (c->old_start < c->old_end && c->new_start < c->new_end) {
@@ -75,7 +75,7 @@ static void trim(const struct text *old, const struct text *new, struct change *
 	}
 }
 
-/* The whole lines that region *i touches, and further regions that touch the same ones. */
+/* The whole lines that region *i and the following regions on the same lines touch. */
 static struct change widen(
 	const struct text *old, const struct text *new, const struct edits_plan *plan, size_t *i)
 {
@@ -150,7 +150,7 @@ static size_t ahead(const struct text *text, size_t at, size_t ceiling)
 	return at;
 }
 
-/* Changes that no more than two contexts of lines part share a hunk. */
+/* Changes with at most two contexts of lines between them share a hunk. */
 static size_t hunk_end(const struct text *old, const struct change *changes, size_t i, size_t count)
 {
 	while (++i < count)

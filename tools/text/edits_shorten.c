@@ -1,4 +1,4 @@
-/* Diffs of files with very long lines, for a reader. */
+/* Shortens diffs of files with very long lines, for display. */
 #include <errno.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static bool is_header(const struct line *line)
 	       (memcmp(line->bytes, "---", 3) == 0 || memcmp(line->bytes, "+++", 3) == 0);
 }
 
-/* The line that came in the place of the removed one at `at`: the first added one behind it. */
+/* The line that replaces the removed line at `at`: the first added line after it. */
 static bool find_added(const struct buffer *diff, size_t at, struct line *ret_line)
 {
 	while (at < diff->size) {
@@ -44,7 +44,7 @@ static bool find_added(const struct buffer *diff, size_t at, struct line *ret_li
 	return false;
 }
 
-/* Where the two begin to differ, behind the sign. */
+/* The offset at which the two lines begin to differ, after the sign. */
 static size_t first_difference(const struct line *a, const struct line *b)
 {
 	size_t i = 1;

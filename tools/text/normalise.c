@@ -8,7 +8,7 @@
 
 enum { DECOMPOSED_MAX = 18 }; /* characters: of U+FDFA */
 
-/* Punctuation that only looks different from ASCII; 0: the character is none of it. */
+/* Maps punctuation that looks like an ASCII character to that; 0: no such character. */
 static utf8proc_int32_t fold(utf8proc_int32_t code)
 {
 	static const struct {
@@ -35,7 +35,7 @@ static utf8proc_int32_t fold(utf8proc_int32_t code)
 	return 0;
 }
 
-struct unit { /* one character of the original and what becomes of it */
+struct unit { /* a character of the original and its normal form */
 	size_t size;
 	const uint8_t *normal;
 	size_t normal_size;
@@ -51,7 +51,7 @@ static size_t blanks_before_line_end(const uint8_t *at, size_t size)
 	return count && (count == size || at[count] == '\n' || at[count] == '\r') ? count : 0;
 }
 
-/* Of a valid character: folded to ASCII, or its compatibility decomposition (NFKD), folded too. */
+/* Normalises a valid character: to ASCII, or to its compatibility decomposition (NFKD). */
 static void take_character(const uint8_t *at, struct unit *unit)
 {
 	utf8proc_int32_t codes[DECOMPOSED_MAX], code;
@@ -97,7 +97,7 @@ static void take_unit(const uint8_t *at, size_t size, enum normalise_level level
 	if (*at < 0x80)
 		return;
 	unit->size = utf8_sequence(at, size);
-	if (unit->size == 0) { /* an invalid byte stands for itself */
+	if (unit->size == 0) { /* an invalid byte stays as it is */
 		unit->size = 1;
 		return;
 	}

@@ -9,8 +9,8 @@ static const char eof_words[] = "*** End of File", move_words[] = "*** Move to: 
 
 struct parser {
 	const char *next;
-	struct patch_line line; /* the one at hand; its sign is not used */
-	size_t number;          /* of it, from 1 */
+	struct patch_line line; /* the present line; its sign is not used */
+	size_t number;          /* of that line, from 1 */
 	bool strip_cr;
 	struct patch *patch;
 	struct buffer *problem;
@@ -43,7 +43,7 @@ static bool begins(const struct patch_line *line, const char *words)
 	return line->size >= strlen(words) && strncmp(line->text, words, strlen(words)) == 0;
 }
 
-/* The words alone, but for blanks around them. */
+/* Whether the line has only these words, with optional blanks around them. */
 static bool is_marker(const struct patch_line *line, const char *words)
 {
 	struct patch_line rest = *line;
@@ -80,7 +80,7 @@ static int add_line(struct patch_file *file, char sign, const char *text, size_t
 {
 	struct patch_line *grown = file->lines;
 
-	/* Room doubles at powers of two. */
+	/* The capacity doubles when the count is a power of two. */
 	if ((file->count & (file->count - 1)) == 0)
 		grown = reallocarray(
 			file->lines, file->count ? 2 * file->count : 1, sizeof(*grown));
@@ -91,7 +91,7 @@ static int add_line(struct patch_file *file, char sign, const char *text, size_t
 	return 0;
 }
 
-/* "@@ -1,2 +3,4 @@ words" is written by who thinks of diff: only the words count. */
+/* Some models write "@@ -1,2 +3,4 @@ words", as in a diff: only the words count. */
 static int add_seek(struct patch_file *file, const struct patch_line *line)
 {
 	const char *text = line->text + 2, *end = line->text + line->size, *second;
@@ -144,7 +144,7 @@ static int take_body_line(struct parser *p, struct patch_file *file)
 	return is_blank(&p->line) ? 0 : fail(p, "a deleted file has no lines");
 }
 
-/* Empty lines at the end only set it apart from what follows. */
+/* Drops empty lines at the end, which only separate the file from the next one. */
 static int end_file(struct parser *p, struct patch_file *file)
 {
 	if (!file || file->kind != PATCH_UPDATE)
@@ -189,7 +189,7 @@ static int take_move(struct parser *p, struct patch_file *file)
 	return *file->move_to ? 0 : fail(p, "it names no file");
 }
 
-/* 1: the line was a header; 0: it was none. */
+/* 1: the line is a header; 0: it is not. */
 static int take_header(struct parser *p, struct patch_file *file)
 {
 	static const char *const headers[] = {
@@ -214,7 +214,7 @@ static int take_header(struct parser *p, struct patch_file *file)
 	return 0;
 }
 
-/* As some models wrap it for a shell: a line with << before it, a word after it. */
+/* Some models wrap the patch in a here-document: a line with << before it, a word after it. */
 static int find_begin(struct parser *p, bool *ret_wrapped)
 {
 	*ret_wrapped = false;

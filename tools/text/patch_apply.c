@@ -1,11 +1,11 @@
-/* The applying half of tools/text/patch.h. */
+/* Applies the patches of tools/text/patch.h. */
 #include <errno.h>
 #include <string.h>
 
 #include "tools/text/normalise.h"
 #include "tools/text/patch.h"
 
-struct line { /* of the text: bytes [start, end), up to `stop` with its line end */
+struct line { /* bytes [start, end) of the text; its line end is [end, stop) */
 	size_t start, end, stop;
 	size_t normal, normal_end; /* in `normal` of struct work; set once `is_normal` */
 };
@@ -18,9 +18,9 @@ struct work {
 	size_t count;
 	struct buffer normal;
 	bool is_normal;
-	size_t at;       /* the first line that the next hunk may have */
-	size_t copied;   /* bytes of the text that are in the result, or left out of it */
-	bool ends_added; /* the last line so far is a new one */
+	size_t at;       /* first line that the next hunk may match */
+	size_t copied;   /* bytes of the text that were copied to the result or replaced */
+	bool ends_added; /* the last line of the result so far is an added one */
 	struct patch_result *result;
 };
 
@@ -81,14 +81,14 @@ static int make_normal(struct work *work)
 
 /* ---- Finding ---------------------------------------------------------------------------- */
 
-/* Lines to look for, one after the other. */
+/* Consecutive lines to search for. */
 struct wanted {
 	const char **texts;
 	size_t *sizes;
 	size_t count;
-	struct buffer normal; /* owns the texts once they are normal */
+	struct buffer normal; /* owns the texts if is_normal */
 	bool is_normal;
-	bool any_indent; /* blanks before the first character do not count either */
+	bool any_indent; /* ignore leading blanks as well */
 };
 
 static void wanted_done(struct wanted *wanted)
@@ -162,7 +162,8 @@ static bool matches_at(const struct work *work, size_t at, const struct wanted *
 	return true;
 }
 
-/* How many there are in lines [first, last], up to `stop_after`; the first is `*ret_at`. */
+/* Counts the matches that begin in lines [first, last], up to `stop_after`; the first one begins at
+ * `*ret_at`. */
 static size_t find_all(struct work *work, const struct wanted *wanted, size_t first, size_t last,
 	size_t stop_after, size_t *ret_at)
 {
@@ -180,7 +181,7 @@ static size_t find_all(struct work *work, const struct wanted *wanted, size_t fi
 	return found;
 }
 
-/* Exactly, else tolerantly.  The number found, or -ENOMEM. */
+/* Searches exactly, else tolerantly.  Returns the number of matches, or -ENOMEM. */
 static ssize_t find(struct work *work, struct wanted *wanted, size_t first, bool at_end,
 	size_t stop_after, size_t *ret_at)
 {
@@ -242,7 +243,7 @@ static enum patch_problem seek(struct work *work, const struct hunk *hunk, bool 
 	return PATCH_OK;
 }
 
-/* An empty last line of context may only set the hunk apart. */
+/* Whether the last line is empty context, which may only separate the hunk from the next one. */
 static bool has_loose_end(const struct hunk *hunk)
 {
 	const struct patch_line *last = hunk->count ? &hunk->body[hunk->count - 1] : NULL;
@@ -254,7 +255,7 @@ static enum patch_problem locate(struct work *work, struct hunk *hunk, bool soug
 {
 	struct wanted wanted cleanup_with(wanted_done) = {0};
 	bool unique = !sought && !hunk->at_end;
-	/* Some repeat the line after @@ as the first of the hunk. */
+	/* Some models repeat the line after @@ as the first line of the hunk. */
 	size_t first = work->at - sought;
 	ssize_t found;
 
@@ -277,7 +278,7 @@ static enum patch_problem locate(struct work *work, struct hunk *hunk, bool soug
 	return unique && found > 1 ? PATCH_AMBIGUOUS : PATCH_OK;
 }
 
-/* Of the lines around line `at`. */
+/* The line end of the lines around line `at`. */
 static const char *line_end_at(const struct work *work, size_t at)
 {
 	for (size_t i = at + 1; i-- > 0 && i + 2 > at;) {
@@ -300,7 +301,7 @@ static int copy_up_to(struct work *work, size_t at)
 	return buffer_append(&work->result->text, work->text + from, at - from);
 }
 
-/* At the first change everything before it is in the result. */
+/* Notes the line of the first change; the result has all lines before it. */
 static void note_change(struct work *work)
 {
 	const struct buffer *text = &work->result->text;
@@ -321,7 +322,7 @@ static int add(struct work *work, size_t at, const struct patch_line *line)
 
 	if (line_end[0] == '\r' && size && line->text[size - 1] == '\r')
 		size--;
-	/* After a last line that has no line end. */
+	/* The text so far ends without a line end. */
 	if (out->size > work->skip && out->data[out->size - 1] != '\n' &&
 		buffer_append_string(out, line_end) < 0)
 		return -ENOMEM;
@@ -369,7 +370,7 @@ static enum patch_problem apply_hunk(struct work *work, struct hunk *hunk)
 	return problem;
 }
 
-/* The hunk that begins with line `*i` of the patch, which becomes the line after it. */
+/* The hunk that begins at line `*i` of the patch; `*i` becomes the line after the hunk. */
 static struct hunk next_hunk(const struct patch_file *file, size_t *i)
 {
 	struct hunk hunk = {.seeks = file->lines + *i};

@@ -31,8 +31,8 @@ static const struct range4 ranges4[] = {
 struct range6 {
 	uint8_t first[16];
 	unsigned bits;
-	int carries_at; /* byte where an IPv4 address begins that decides; -1: refused as a whole */
-	uint8_t flip;   /* XORed onto each byte of it */
+	int carries_at; /* offset of the IPv4 address that decides; -1: the range is not public */
+	uint8_t flip;   /* XORed with each byte of that address */
 };
 
 static const struct range6 ranges6[] = {

@@ -11,10 +11,10 @@ enum { META_BYTES = 4096, LABEL_BYTES = 40 };
 static const char UTF8[] = "UTF-8";
 static const char FALLBACK[] = "windows-1252";
 
-/* The name shown, what iconv(3) calls it, and what pages call it. */
+/* The name in results, the name for iconv(3), and the labels in pages. */
 static const struct {
 	const char *name, *iconv;
-	const char *labels; /* blanks around each */
+	const char *labels; /* each between blanks */
 } charsets[] = {
 	{UTF8, UTF8, " utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8 "},
 	{FALLBACK, "CP1252",
@@ -51,7 +51,7 @@ static const struct {
 	{"UTF-16BE", "UTF-16BE", " utf-16be "},
 };
 
-/* -1: unknown. */
+/* The index of the charset with this label; -1: unknown. */
 static int find_label(const char *label, size_t length)
 {
 	char wanted[LABEL_BYTES + 3];
@@ -67,7 +67,7 @@ static int find_label(const char *label, size_t length)
 	return -1;
 }
 
-/* The label after "charset" and "=" in `text`. */
+/* The charset of the label after "charset=" in `text`; -1: none. */
 static int label_in(const char *text, const char *end)
 {
 	const char *at = text;
@@ -102,7 +102,7 @@ static int meta_label(const char *bytes, size_t size)
 		if (close - at > 5 &&
 			(strncasecmp(at, "<meta", 5) == 0 || strncasecmp(at, "<?xml", 5) == 0)) {
 			found = label_in(at, close);
-			/* "encoding" of an XML declaration. */
+			/* "encoding" in an XML declaration. */
 			if (found < 0 && at[1] == '?') {
 				const char *encoding =
 					memmem(at, (size_t)(close - at), "encoding=", 9);
@@ -113,7 +113,7 @@ static int meta_label(const char *bytes, size_t size)
 					       : NULL;
 				found = stop ? find_label(start, (size_t)(stop - start)) : -1;
 			}
-			/* What it was found by reading bytes cannot be two bytes wide. */
+			/* The label was read as single bytes, so the page cannot be UTF-16. */
 			if (found >= 0)
 				return strncmp(charsets[found].name, "UTF-16", 6) == 0 ? 0 : found;
 		}
@@ -180,7 +180,7 @@ void charset_close(struct charset *charset)
 	charset->converter = (iconv_t)-1;
 }
 
-/* Valid already, but for NUL and what is not UTF-8. */
+/* Appends UTF-8, without NUL and with invalid bytes replaced. */
 static int append_utf8(const uint8_t *bytes, size_t size, struct buffer *out)
 {
 	int r = buffer_reserve(out, size);
@@ -218,7 +218,7 @@ int charset_convert(
 		r = append_utf8((const uint8_t *)piece, (size_t)(to - piece), out);
 		if (r < 0 || done != (size_t)-1 || error == E2BIG)
 			continue;
-		/* An invalid byte, or the end of a character that is cut. */
+		/* An invalid byte, or an incomplete character at the end. */
 		r = buffer_append_string(out, "\xef\xbf\xbd");
 		in++;
 		left--;

@@ -20,8 +20,8 @@ struct transfer {
 	struct curl_slist *headers;
 	struct addrinfo *proxy; /* addresses of the proxy; NULL: none */
 	size_t header_bytes;
-	bool refused;   /* an address */
-	bool too_large; /* the body or the headers */
+	bool refused;   /* an address was not public */
+	bool too_large; /* the body or the headers are */
 	char words[CURL_ERROR_SIZE];
 };
 
@@ -33,7 +33,7 @@ void fetch_response_done(struct fetch_response *response)
 	*response = (struct fetch_response){0};
 }
 
-/* ---- What curl calls -------------------------------------------------------------- */
+/* ---- Callbacks of curl ------------------------------------------------------------ */
 
 static bool is_proxy(const struct transfer *transfer, const struct curl_sockaddr *address)
 {
@@ -44,7 +44,7 @@ static bool is_proxy(const struct transfer *transfer, const struct curl_sockaddr
 	return false;
 }
 
-/* About to connect: after the name was resolved, for each address that is tried. */
+/* Called before each connect, with the resolved address: checks it. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct transfer *transfer = user;
@@ -105,7 +105,7 @@ static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
 static const char *proxy_of(const char *url)
 {
 	bool secure = strncmp(url, "https:", 6) == 0;
-	/* HTTP_PROXY can be a header of a request to a CGI program. */
+	/* Not HTTP_PROXY: in a CGI program that is a header of the request. */
 	const char *const names[] = {secure ? "https_proxy" : "http_proxy",
 		secure ? "HTTPS_PROXY" : "", "all_proxy", "ALL_PROXY"};
 
@@ -145,8 +145,9 @@ static struct addrinfo *resolve(const char *url, const char *default_port)
 	return found;
 }
 
-/* Through a proxy the addresses of the target are not seen later.  What cannot be resolved here
- * the proxy may know: a name, as numbers always can. */
+/* Checks the addresses of the target if there is a proxy, as the connect then shows the proxy's
+ * address only.  A name that cannot be resolved here is left to the proxy; numeric addresses always
+ * can. */
 static void look_at_proxy(struct transfer *transfer)
 {
 	const struct fetch_request *request = transfer->request;
@@ -218,7 +219,7 @@ static void set_options(struct transfer *transfer)
 		curl_easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request->post);
 }
 
-/* 0 with the result in `*ret_code`, or -ECANCELED. */
+/* Runs the exchange.  0 with the result in `*ret_code`, or -ECANCELED. */
 static int run(struct transfer *transfer, CURLcode *ret_code)
 {
 	struct curl_waitfd cancel = {
@@ -250,7 +251,7 @@ static int fail(const struct transfer *transfer, CURLcode code, struct buffer *p
 									 : "5 MB");
 		return -EFBIG;
 	}
-	/* Also when another address was tried after it: that one did not answer. */
+	/* Even if another address was tried afterwards: the exchange has failed. */
 	if (transfer->refused) {
 		buffer_append_string(problem, "it is at an address of this machine or of a private "
 					      "network");

@@ -1,4 +1,4 @@
-/* The parsing half of tools/web/fetch.h. */
+/* The URLs of tools/web/fetch.h. */
 #include <errno.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static int describe(CURLU *url, struct fetch_url *ret_url)
 	if (!scheme || !port || number <= 0)
 		return -EINVAL;
 	usual = number == (strcmp(scheme, "https") == 0 ? 443 : 80);
-	/* Without the default port, with "/" for no path, without the fragment. */
+	/* Canonical: without the default port and the fragment, with "/" as the empty path. */
 	if (usual)
 		curl_url_set(url, CURLUPART_PORT, NULL, 0);
 	curl_url_set(url, CURLUPART_FRAGMENT, NULL, 0);
@@ -46,7 +46,7 @@ static int describe(CURLU *url, struct fetch_url *ret_url)
 	for (char *at = ret_url->host; *at; at++)
 		if (*at >= 'A' && *at <= 'Z')
 			*at = (char)(*at + 32);
-	/* curl keeps the case of the host. */
+	/* curl keeps the case of the host; replace it by lower case. */
 	memcpy(ret_url->text + strlen(scheme) + 3, ret_url->host, strlen(ret_url->host));
 	ret_url->origin = string_printf(
 		"%s://%s%s%s", scheme, ret_url->host, usual ? "" : ":", usual ? "" : port);
@@ -85,7 +85,7 @@ int fetch_url_parse(const char *text, struct fetch_url *ret_url, struct buffer *
 	url = curl_url();
 	if (!url)
 		return -ENOMEM;
-	/* The schemes of the proxies of curl are no reason to answer differently. */
+	/* Accept all schemes here; check() refuses those other than http and https. */
 	code = strlen(text) > URL_MAX_BYTES ? CURLUE_BAD_PORT_NUMBER
 					    : curl_url_set(url, CURLUPART_URL, text,
 						      CURLU_NON_SUPPORT_SCHEME | CURLU_URLENCODE);

@@ -33,13 +33,13 @@ struct library {
 
 static struct library curl = {"libcurl.so.4", curl_symbols, array_size(curl_symbols), false};
 
-/* As the headers that this was compiled with have it. */
+/* The version of the headers that this was compiled with. */
 static struct library xml = {LIBXML_VERSION < 21400 ? "libxml2.so.2" : "libxml2.so.16", xml_symbols,
 	array_size(xml_symbols), false};
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* With the lock. */
+/* Called with load_lock held. */
 static bool open_library(const struct library *library)
 {
 	void *handle = dlopen(library->name, RTLD_LAZY | RTLD_LOCAL);

@@ -13,7 +13,7 @@
 
 enum { OUTPUT_MAX_BYTES = 32 << 20, TITLE_MAX_BYTES = 300, JSON_PRETTY_MAX_BYTES = 1 << 20 };
 
-/* ---- What it is ------------------------------------------------------------------------ */
+/* ---- The kind of a page ----------------------------------------------------------------- */
 
 static bool type_is(const char *type, const char *word)
 {
@@ -154,7 +154,7 @@ static size_t string_length(const char *text)
 	return length + (text[length] == '"');
 }
 
-/* Of valid JSON, with every number and string as it is. */
+/* Indents valid JSON; keeps the text of every number and string. */
 static int indent(const char *text, struct buffer *out)
 {
 	size_t depth = 0;

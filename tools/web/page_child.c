@@ -1,6 +1,6 @@
 /* The limited child of tools/web/page.h.
  *
- * Its answer: the charset, a line end, the title (may be empty), a line end, the text. */
+ * Its output: a line with the charset, a line with the title, which may be empty, then the text. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 enum {
 	CHILD_MEMORY_BYTES = 512 << 20,
 	CHILD_CPU_S = 5,
-	CHILD_MS = 20000, /* a busy machine may let it wait */
+	CHILD_MS = 20000, /* much more than CHILD_CPU_S, for a busy machine */
 	CHILD_OUTPUT_BYTES = 40 << 20,
 	INPUT_MAX_BYTES = 16 << 20,
 };
@@ -27,7 +27,7 @@ void page_result_done(struct page_result *result)
 	free(result->charset);
 }
 
-/* ---- Here ------------------------------------------------------------------------------ */
+/* ---- In the parent --------------------------------------------------------------------- */
 
 static char *take_line(struct buffer *text)
 {
@@ -43,7 +43,7 @@ int page_convert_apart(const struct page_request *request, const char *content_t
 	struct page_result *ret_result)
 {
 	char words[32];
-	/* In the child the link leads to this program still, also when its file was replaced. */
+	/* /proc/self/exe is this program even if its file was replaced. */
 	const char *const argv[] = {"/proc/self/exe", "page", words, request->base,
 		content_type ? content_type : "", NULL};
 	const struct limited_child child = {
@@ -77,7 +77,7 @@ int page_convert_apart(const struct page_request *request, const char *content_t
 	return 0;
 }
 
-/* ---- There ------------------------------------------------------------------------------- */
+/* ---- In the child ------------------------------------------------------------------------ */
 
 static int read_input(struct buffer *content)
 {
@@ -117,7 +117,7 @@ static int convert(struct page_request *request, const char *content_type)
 		r = charset_open(content_type,
 			request->kind == PAGE_HTML || request->kind == PAGE_FEED, content.data,
 			content.size, &charset);
-	/* No file can be opened after it. */
+	/* After give_up_powers() no file can be opened, so load the library first. */
 	if (r == 0)
 		r = web_load_xml(NULL);
 	give_up_powers();

@@ -8,8 +8,8 @@ static bool is_word(char c)
 	return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
 }
 
-/* How many bytes at the start of a line make it a heading, a list item or a rule: the backslash
- * goes in front of the last of them.  0: none. */
+/* The length of the text at the start of a line that makes it a heading, a list item or a rule; the
+ * backslash is inserted before its last byte.  0: none. */
 static size_t line_marker(const char *word, size_t size, char after)
 {
 	bool ends = after == ' ' || after == '\0';

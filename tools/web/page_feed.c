@@ -34,7 +34,7 @@ static void flatten(const char *html, struct page_markdown *m)
 	page_tree_free(&tree);
 }
 
-/* Text that may be HTML, as one line of plain text that is not too long; "" for NULL. */
+/* Converts text that may be HTML to one line of plain text, at most max_bytes; "" for NULL. */
 static char *plain(const xmlNode *node, size_t max_bytes)
 {
 	xmlChar *content = node ? xmlNodeGetContent(node) : NULL;
@@ -60,7 +60,7 @@ static char *plain(const xmlNode *node, size_t max_bytes)
 	return out.size ? buffer_steal_string(&out) : strdup("");
 }
 
-/* The text of <link>, or the href of the one that shows the item. */
+/* The text of <link>, or the href of the <link> to the item's page. */
 static char *link_of(const xmlNode *item)
 {
 	char *url = NULL;
@@ -142,7 +142,7 @@ int page_feed(const char *text, size_t size, struct buffer *out, char **ret_titl
 		r = buffer_printf(out, "# %s\n\n", title);
 	if (r == 0 && channel)
 		r = write_items(channel, out);
-	/* Atom, and RSS 1.0, whose items are beside the channel. */
+	/* In Atom and RSS 1.0 the items are children of the root. */
 	if (r == 0)
 		r = write_items(root, out);
 	xmlFreeDoc(document);

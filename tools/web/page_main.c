@@ -15,7 +15,7 @@ static size_t count_visible(const char *text)
 	return count;
 }
 
-/* Recursion is bounded by PAGE_DEPTH_MAX. */
+/* Sets text_bytes and link_bytes.  PAGE_DEPTH_MAX bounds the recursion. */
 static void measure(struct page_node *node, bool in_link)
 {
 	in_link = in_link || page_is(node, "a");
@@ -41,7 +41,7 @@ static bool is_main(const struct page_node *node)
 	       (role && strcmp(role, "main") == 0);
 }
 
-/* The outermost that hold enough; counts them. */
+/* Finds and counts the outermost main elements with enough text. */
 static void find_main(
 	struct page_node *node, size_t least_bytes, struct page_node **found, size_t *count)
 {

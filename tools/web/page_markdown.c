@@ -11,7 +11,7 @@
 
 /* ---- Links -------------------------------------------------------------------------- */
 
-/* What a URL cannot have as it is. */
+/* Percent-encodes the characters that a URL must not contain. */
 static char *encode(const char *reference)
 {
 	struct buffer encoded cleanup_buffer = {0};
@@ -43,7 +43,7 @@ static bool leads_nowhere(const char *url)
 	return false;
 }
 
-/* Markdown counts the parentheses of a link. */
+/* Encodes unbalanced parentheses, which would end a Markdown link. */
 static char *balance(const char *url)
 {
 	struct buffer balanced cleanup_buffer = {0};
@@ -257,7 +257,7 @@ static void item(struct page_markdown *m, const struct page_node *node, const ch
 	markdown_children(m, node);
 	writer_flush_code(w);
 	writer_pop(w);
-	/* Close together, whatever ended in it. */
+	/* The next item follows without a blank line, whatever block this one ended with. */
 	writer_suspend(w);
 	w->pending_lines = w->pending_lines ? 1 : 0;
 	writer_break(w, 1);

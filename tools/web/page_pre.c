@@ -18,7 +18,7 @@ bool page_is_gutter(const struct page_node *node)
 	return false;
 }
 
-/* As it is in the source: only the first line end after <pre> does not count. */
+/* Collects the text of the source; the first line end after <pre> does not count. */
 static int collect(const struct page_node *node, struct buffer *text)
 {
 	int r = 0;
@@ -55,7 +55,7 @@ static size_t longest_run(const char *text)
 	return longest;
 }
 
-/* The language that a class names; 0: none. */
+/* The language in a class attribute; returns its length, 0: none. */
 static size_t language_of(const struct page_node *node, const char **ret_language)
 {
 	static const char *const starts[] = {"language-", "lang-", "highlight-source-", "brush: "};
@@ -121,7 +121,7 @@ static void write_links(
 		}
 		url = markdown_url(m->base, href);
 		words = collect(child, &text) < 0 ? NULL : buffer_steal_string(&text);
-		/* The text shows it already. */
+		/* The text of the link shows its URL. */
 		if (!url || !words || strcmp(words, href) == 0 || strcmp(words, url) == 0)
 			continue;
 		close = string_printf("](%s)", url);
@@ -135,7 +135,7 @@ static void write_links(
 	}
 }
 
-/* A fence shows no links: they follow it. */
+/* Writes the links of a code block after it, as Markdown has none inside. */
 static void links_of(struct page_markdown *m, const struct page_node *node)
 {
 	struct pre_links *links = m->writer.plain ? NULL : calloc(1, sizeof(*links));

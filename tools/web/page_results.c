@@ -42,7 +42,7 @@ static void decode(char *text)
 	*to = '\0';
 }
 
-/* Direct, or in the parameter "uddg" of a redirect of theirs. */
+/* The target of a result: direct, or in the parameter "uddg" of DuckDuckGo's redirect. */
 static char *target_of(const char *href)
 {
 	const char *inner = strstr(href, "duckduckgo.com/l/?") ? strstr(href, "uddg=") : NULL;
@@ -95,7 +95,7 @@ int page_results(const char *html, size_t size, struct buffer *out)
 
 	if (r < 0)
 		return r;
-	/* Their page without results has the list, too. */
+	/* A page without results also has the list. */
 	if (find_class(tree.root, "results") || find_class(tree.root, "result") ||
 		find_class(tree.root, "no-results")) {
 		list = cJSON_CreateArray();

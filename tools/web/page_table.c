@@ -17,7 +17,7 @@ struct row {
 struct grid {
 	struct row *first, *last;
 	size_t below[COLUMNS_MAX]; /* rows that a cell above still covers */
-	bool fits;                 /* a table of Markdown can show it */
+	bool fits;                 /* Markdown can show it as a table */
 	int error;
 };
 
@@ -143,7 +143,7 @@ static void write_grid(struct page_markdown *m, const struct grid *grid)
 	writer_break(&m->writer, 2);
 }
 
-/* Cells that only stand beside each other. */
+/* Writes the cells of a row that no Markdown table can show, one after the other. */
 static void write_cells(struct page_markdown *m, const struct page_node *row, const char *between)
 {
 	bool first = true;

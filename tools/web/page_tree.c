@@ -7,7 +7,7 @@
 #include "ops/support/buffer.h"
 #include "tools/web/libraries.h"
 
-/* ---- Memory that goes at once ------------------------------------------------------- */
+/* ---- Memory that is freed at once ---------------------------------------------------- */
 
 enum { ARENA_BLOCK_BYTES = 256 << 10 };
 
@@ -103,10 +103,10 @@ bool page_has_class(const struct page_node *node, const char *word)
 struct builder {
 	struct page_tree *tree;
 	struct page_node *at;
-	struct page_node *open[PAGE_DEPTH_MAX]; /* what `at` was in front of each open element */
+	struct page_node *open[PAGE_DEPTH_MAX]; /* the value of `at` before each open element */
 	size_t depth;
-	size_t beyond;  /* elements open below the bound */
-	size_t skipped; /* elements open in one that is dropped, and that one */
+	size_t beyond;  /* number of open elements below the bound */
+	size_t skipped; /* number of open elements in a dropped one, including it */
 	struct buffer text;
 	bool failed;
 };
@@ -148,7 +148,7 @@ static void end_text(struct builder *builder)
 	builder->text.size = 0;
 }
 
-/* Words of elements that are not kept stay apart. */
+/* Adds a blank, so that words on both sides of a removed element stay separate. */
 static void separate(struct builder *builder)
 {
 	struct buffer *text = &builder->text;
@@ -207,7 +207,7 @@ static void add_attributes(
 	}
 }
 
-/* The end of <dt> and <dd> may be left out, which the parser does not know. */
+/* The parent of a new element.  HTML may omit </dt> and </dd>, which the parser does not know. */
 static struct page_node *parent_for(const struct builder *builder, const char *name)
 {
 	struct page_node *at = builder->at;

@@ -52,7 +52,7 @@ static void put_prefixes(struct page_writer *w)
 	w->line_is_empty = true;
 }
 
-/* A line without text has no blanks at its end. */
+/* Writes a line without text; leaves out trailing blanks. */
 static void put_blank_line(struct page_writer *w)
 {
 	size_t count = w->prefix_count, last = 0;
@@ -80,7 +80,7 @@ static void start_lines(struct page_writer *w)
 	w->needs_prefix = true;
 }
 
-/* Everything that stands before text, but for marks. */
+/* Writes everything before text except marks: line ends, prefixes, a blank. */
 static void begin_line(struct page_writer *w)
 {
 	if (w->in_cell) {
@@ -129,7 +129,7 @@ void writer_break(struct page_writer *w, unsigned lines)
 		return;
 	}
 	writer_suspend(w);
-	/* A block begins on the line of its own marker. */
+	/* The first block of a list item begins on the line of the marker. */
 	if (w->prefix_count && !w->prefixes[w->prefix_count - 1].used)
 		return;
 	if (lines > w->pending_lines)
@@ -165,7 +165,7 @@ static void open_marks(struct page_writer *w)
 		if (mark->written)
 			continue;
 		mark->written = mark->ever = true;
-		/* "**a****b**" is not what "**ab**" is. */
+		/* "**a****b**" does not mean "**ab**": join adjacent marks. */
 		if (*mark->open != '[' && w->closed_at == w->out->size && w->out->size >= length &&
 			memcmp(w->out->data + w->out->size - length, mark->open, length) == 0 &&
 			!w->error) {
@@ -321,7 +321,8 @@ void writer_code(struct page_writer *w, bool begin)
 	}
 }
 
-/* Blanks as one, "|" as a table wants it.  The longest run of backticks. */
+/* Collapses blanks, and escapes "|" in a table.  Returns the length of the longest run of
+ * backticks. */
 static size_t tidy_code(struct page_writer *w, struct buffer *tidy)
 {
 	size_t longest = 0, run = 0;

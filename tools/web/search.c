@@ -17,7 +17,7 @@ static const struct search_provider *const providers[] = {
 
 /* ---- Configuration --------------------------------------------------------------------- */
 
-/* Of this user, and closed to others. */
+/* Opens the file with keys, if it belongs to this user and others cannot read it. */
 static FILE *open_keys(void)
 {
 	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -37,7 +37,7 @@ static FILE *open_keys(void)
 	return fdopen(steal_fd(&fd), "r");
 }
 
-/* NULL: there is none. */
+/* The key, from the environment or the file; the caller frees it.  NULL: none. */
 static char *find_key(const char *name)
 {
 	const char *value = getenv(name);
@@ -56,7 +56,7 @@ static char *find_key(const char *name)
 	return NULL;
 }
 
-/* A header must not become two. */
+/* False if the key has characters that would end the header. */
 static bool is_key(const char *key)
 {
 	for (; *key; key++)
@@ -113,7 +113,7 @@ static uint32_t entity(const char *at, size_t *ret_length)
 	return *end == ';' && value < 0x80 ? (uint32_t)value : 0;
 }
 
-/* Without tags, with entities decoded, blanks as one, not too long. */
+/* Removes tags, decodes entities, collapses blanks, and bounds the length. */
 static char *plain(const char *text)
 {
 	struct buffer out cleanup_buffer = {0};
@@ -190,7 +190,7 @@ int search_add(cJSON *sources, const char *title, const char *url, const char *s
 
 /* ---- Failures ----------------------------------------------------------------------------- */
 
-/* What the provider says about it: {"detail": {"error": ...}}, {"message": ...}, else its text. */
+/* The provider's error message: {"detail": {"error": ...}} or {"message": ...}, else its text. */
 static char *words_of(const struct fetch_response *response)
 {
 	struct buffer clean cleanup_buffer = {0};
@@ -304,7 +304,7 @@ static int exchange(struct tool_call *call, const struct search_provider *provid
 		.headers = headers,
 		.post = ask->post,
 		.timeout_ms = timeout_ms,
-		.any_address = own_url, /* the user's environment names it */
+		.any_address = own_url, /* allowed, as the user's environment names it */
 		.cancel_fd = call->cancel_fd,
 	};
 	struct fetch_response response cleanup_response = {0};

@@ -8,7 +8,7 @@
 #include "tools/text/text.h"
 #include "tools/web/search.h"
 
-/* NULL: it is not JSON.  The caller deletes it. */
+/* The caller deletes the result.  NULL: the response is not JSON. */
 static cJSON *parse(const struct fetch_response *response)
 {
 	struct buffer clean cleanup_buffer = {0};
@@ -18,7 +18,7 @@ static cJSON *parse(const struct fetch_response *response)
 	return cJSON_ParseWithLength((const char *)clean.data, clean.size);
 }
 
-/* Each of a list: its title, url and the member that is the snippet. */
+/* Adds each item of a list, with "title", "url" and the member `snippet`. */
 static int read_list(const cJSON *list, const char *snippet, cJSON *sources)
 {
 	const cJSON *item;
@@ -89,7 +89,7 @@ static int read_brave(struct tool_call *call, struct fetch_response *response, c
 {
 	cJSON *json = parse(response);
 	const cJSON *web = json_member(json, "web"), *results = json_member(web, "results");
-	/* Without a result there is no "web". */
+	/* A response without results has no "web". */
 	int r = cJSON_IsObject(json) && (!web || cJSON_IsArray(results)) ? 0 : -EPROTO;
 
 	(void)call;
@@ -155,7 +155,7 @@ static int ask_exa(
 	return ask->post && ask->headers[0] && ask->headers[1] ? 0 : -ENOMEM;
 }
 
-/* JSON, or an event whose data is that. */
+/* Parses JSON, or a server-sent event whose data is JSON. */
 static cJSON *parse_event(const struct fetch_response *response)
 {
 	struct buffer text cleanup_buffer = {0};
@@ -173,7 +173,7 @@ static cJSON *parse_event(const struct fetch_response *response)
 	return at ? cJSON_Parse(*at == '{' ? at : at + 5) : NULL;
 }
 
-/* Blocks of "Title:", "URL:" and lines of text. */
+/* Adds results from blocks of "Title:", "URL:" and lines of text. */
 static int read_blocks(char *text, cJSON *sources)
 {
 	char *title = NULL, *url = NULL, *rest = NULL, *snippet = NULL, *line;
@@ -204,7 +204,7 @@ static int read_exa(struct tool_call *call, struct fetch_response *response, cJS
 	cleanup_free char *copy = text ? strdup(text) : NULL;
 	int r = !text ? -EPROTO : !copy ? -ENOMEM : read_blocks(copy, sources);
 
-	/* Without the structure its words are the answer. */
+	/* Unknown format: the text is the answer. */
 	if (r == 0 && cJSON_GetArraySize(sources) == 0 && *text)
 		tool_text(call, "%.10000s\n", text);
 	cJSON_Delete(json);
@@ -235,7 +235,7 @@ static int ask_duckduckgo(
 	return ask->post && ask->headers[0] ? 0 : -ENOMEM;
 }
 
-/* The page is HTML of somebody else: a limited child makes a list of it. */
+/* The page is untrusted HTML: a limited child extracts the results. */
 static int read_duckduckgo(struct tool_call *call, struct fetch_response *response, cJSON *sources)
 {
 	const struct page_request request = {

@@ -45,7 +45,8 @@ static bool is_for(const struct kept *kept, const char *url, const char *accept)
 	return strcmp(kept->url, url) == 0 && strcmp(kept->accept, accept) == 0;
 }
 
-/* With the lock: what is too old or too much, and what is for that URL. */
+/* Drops pages that are too old or beyond the bound, and the one for that URL.  Called with the lock
+ * held. */
 static void drop(const char *url, const char *accept)
 {
 	struct kept **at = &newest;

@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host hosts[HOSTS_MAX]; /* guarded by lock */
 static unsigned running;             /* guarded by lock */
 
-/* The one of that name, else the one that was asked least recently. */
+/* The entry of that host, else the least recently used one. */
 static struct host *find_host(const char *name)
 {
 	struct host *oldest = &hosts[0];
@@ -42,7 +42,8 @@ static struct host *find_host(const char *name)
 	return oldest->name ? oldest : NULL;
 }
 
-/* With the lock. */
+/* Counts a request.  0; -EAGAIN: too many, wait for `*ret_wait_s`; -ENOMEM: all entries are in use.
+ * Called with the lock held. */
 static int count_request(const char *name, unsigned *ret_wait_s)
 {
 	struct host *host = find_host(name);

@@ -35,7 +35,8 @@ int web_ask(struct tool_call *call, const struct fetch_url *url)
 	return permission_ask_all(call, TOOL_READ, &subject, 1, sentence, NULL);
 }
 
-/* The user's own rule names this very host: private addresses and odd ports are meant. */
+/* Whether a rule of the user names exactly this host, so that private addresses and unusual ports
+ * are allowed. */
 static bool is_named(struct tool_call *call, const struct fetch_url *url)
 {
 	struct permissions *permissions = call->session->permissions;
@@ -118,8 +119,8 @@ static int exchange(
 	return r < 0 ? fail_fetch(call, &visit->url, r, &problem) : 0;
 }
 
-/* To another origin it is asked as for a page of its own; to the same only what is denied counts.
- */
+/* Whether a redirect may be followed.  Asks for another origin as for a new page; within the same
+ * origin only rules that deny count. */
 static int may_follow(
 	struct tool_call *call, const struct web_visit *visit, const struct fetch_url *to)
 {
@@ -186,7 +187,7 @@ static int walk(struct tool_call *call, struct web_visit *visit)
 	}
 }
 
-/* ---- What was kept ----------------------------------------------------------------------------
+/* ---- The cache ---------------------------------------------------------------------------------
  */
 
 static int take_kept(struct tool_call *call, struct web_visit *visit)
