@@ -42,8 +42,8 @@ static struct host *find_host(const char *name)
 	return oldest->name ? oldest : NULL;
 }
 
-/* Counts a request.  0; -EAGAIN: too many, wait for `*ret_wait_s`; -ENOMEM: all entries are in use.
- * Called with the lock held. */
+/* Counts a request.  0; -EAGAIN: too many, wait for `*ret_wait_s`; -ENOMEM.  Called with the lock
+ * held. */
 static int count_request(const char *name, unsigned *ret_wait_s)
 {
 	struct host *host = find_host(name);
