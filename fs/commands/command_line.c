@@ -12,14 +12,14 @@
 
 enum { WORD_MAX = 32 };
 
-/* ---- What was meant -------------------------------------------------------------------- */
+/* ---- Suggestions ----------------------------------------------------------------------- */
 
 static size_t smaller(size_t a, size_t b)
 {
 	return a < b ? a : b;
 }
 
-/* Letters to insert, delete, change or swap with their neighbour to make one of the other. */
+/* The edit distance: letters to insert, delete, change or swap with their neighbour. */
 static size_t distance(const char *from, const char *to)
 {
 	size_t rows[3][WORD_MAX + 1], length = strlen(to);
@@ -61,10 +61,10 @@ void command_guess_offer(struct command_guess *guess, const char *candidate)
 
 /* ---- Options ----------------------------------------------------------------------------- */
 
-/* What getopt_long() returns beside letters. */
+/* Results of getopt_long() other than letters. */
 enum {
 	IS_ARGUMENT = 1,
-	BY_NAME = 256, /* and more: the options that were called by their names */
+	BY_NAME = 256, /* plus the index of an option that was given by its name */
 };
 
 static int complain_long(const char *command, const char *word, const struct option *known)
@@ -79,18 +79,19 @@ static int complain_long(const char *command, const char *word, const struct opt
 		return command_usage_error(command, "\"--%s\" takes no value", guess.nearest);
 	if (guess.nearest)
 		return command_usage_error(command,
-			"there is no option \"--%s\"; did you mean \"--%s\"?", guess.word,
+			"unknown option \"--%s\"; did you mean \"--%s\"?", guess.word,
 			guess.nearest);
-	return command_usage_error(command, "there is no option \"--%s\"", guess.word);
+	return command_usage_error(command, "unknown option \"--%s\"", guess.word);
 }
 
-/* Also of "--name=value" where the option takes none: then optopt is set, too. */
+/* Whether the option was given by its name.  For "--name=value" of an option without a value,
+ * optopt is set as well. */
 static bool is_long(const char *word)
 {
 	return strncmp(word, "--", 2) == 0 && (!optopt || strchr(word, '='));
 }
 
-/* `option` is what getopt_long() has found.  Returns as a command_setter. */
+/* Handles the result `option` of getopt_long().  Returns as a command_setter does. */
 static int take(
 	const struct command_line *line, int option, const char *word, const struct option *names)
 {
@@ -101,7 +102,7 @@ static int take(
 	if (option == '?' && is_long(word))
 		return complain_long(line->command, word, names);
 	if (option == '?')
-		return command_usage_error(line->command, "there is no option \"-%c\"", optopt);
+		return command_usage_error(line->command, "unknown option \"-%c\"", optopt);
 	if (option == IS_ARGUMENT)
 		return line->argument(line->into, optarg);
 	if (option >= BY_NAME)

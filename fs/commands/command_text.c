@@ -30,7 +30,7 @@ bool command_parse_time(const char *text, uint64_t *ret_us)
 
 		if (strcmp(end, units[i].name) != 0)
 			continue;
-		if (!(us >= 0) || us > 4e12) /* 46 days: what timeout_ms can hold */
+		if (!(us >= 0) || us > 4e12) /* 46 days, which fit into timeout_ms */
 			return false;
 		*ret_us = (uint64_t)us;
 		return true;

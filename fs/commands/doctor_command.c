@@ -24,12 +24,12 @@
 static const char usage[] =
 	"usage: isthmus doctor [--json] [[-o OPTION,...] URI]\n"
 	"\n"
-	"Checks what isthmus needs on this machine and says how to fix what is\n"
-	"broken.  With the URI of a workspace: connects to it as mount does, and\n"
-	"says what to expect there, without mounting it.\n"
+	"Checks the requirements of isthmus on this machine, and says how to fix\n"
+	"what is missing.  With a URI: connects to the workspace as mount does,\n"
+	"without mounting it, and reports what the place supports.\n"
 	"\n"
-	"  -o OPTION,...  as of mount: an option of the place\n"
-	"      --json     one JSON object\n"
+	"  -o OPTION,...  options of mount for the place\n"
+	"      --json     print one JSON object\n"
 	"\n"
 	"Exit code 1: something that every mount needs is missing, or the place\n"
 	"cannot be mounted.\n";
@@ -98,7 +98,7 @@ static enum finding check_device(struct report *report)
 	return doctor_say(report, FOUND_FAULT, remedy, "/dev/fuse: %s", strerror(errno));
 }
 
-/* CapEff of proc(5): mount(2) wants bit 21. */
+/* Looks at CapEff of proc(5): mount(2) needs bit 21, CAP_SYS_ADMIN. */
 static bool may_mount(void)
 {
 	cleanup_file FILE *file = fopen("/proc/self/status", "re");
@@ -131,12 +131,12 @@ static enum finding check_fusermount(struct report *report)
 			"apt-get install fuse3", "fusermount3 is not in PATH");
 	if (geteuid() == 0 || (stat(path, &attributes) == 0 && (attributes.st_mode & S_ISUID) &&
 				      attributes.st_uid == 0))
-		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);
+		return doctor_say(report, FOUND_GOOD, NULL, "%s exists", path);
 	return doctor_say(report, FOUND_FAULT, "chown root FILE && chmod u+s FILE (as root)",
 		"%s is not setuid root: only root can mount", path);
 }
 
-/* mount(8) looks in /sbin only; mount.fuse(8) runs what is in the usual places. */
+/* mount(8) looks in /sbin only; mount.fuse(8) finds programs in the usual directories. */
 static enum finding check_mount_8(struct report *report)
 {
 	bool is_usual = access("/usr/bin/isthmus", X_OK) == 0 ||
@@ -162,11 +162,10 @@ static enum finding check_allow_other(struct report *report)
 		allowed = strncmp(line + strspn(line, " \t"), "user_allow_other",
 				  strlen("user_allow_other")) == 0;
 	if (allowed)
-		return doctor_say(
-			report, FOUND_GOOD, NULL, "other users may be let in (-o allow_other)");
+		return doctor_say(report, FOUND_GOOD, NULL, "-o allow_other works for all users");
 	return doctor_say(report, FOUND_WARNING,
 		"if you want it: echo user_allow_other >>/etc/fuse.conf (as root)",
-		"-o allow_other is for root only");
+		"-o allow_other works for root only");
 }
 
 static enum finding check_ssh(struct report *report)
@@ -174,7 +173,7 @@ static enum finding check_ssh(struct report *report)
 	cleanup_free char *path = path_find_program("ssh");
 
 	if (path)
-		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);
+		return doctor_say(report, FOUND_GOOD, NULL, "%s exists", path);
 	return doctor_say(report, FOUND_WARNING, "apt-get install openssh-client",
 		"ssh is not in PATH: no ssh:// workspaces");
 }
@@ -184,19 +183,20 @@ static enum finding check_program(struct report *report, const char *name, const
 	cleanup_free char *path = command_find_program(name);
 
 	if (path)
-		return doctor_say(report, FOUND_GOOD, NULL, "%s is there", path);
+		return doctor_say(report, FOUND_GOOD, NULL, "%s exists", path);
 	return doctor_say(report, FOUND_FAULT, "install isthmus again (meson install -C build)",
-		"%s is not beside isthmus: %s", name, loss);
+		"%s was not found beside isthmus: %s", name, loss);
 }
 
 static enum finding check_tools(struct report *report)
 {
-	return check_program(report, "isthmus-tools", "no 'isthmus tool' and 'isthmus mcp'");
+	return check_program(
+		report, "isthmus-tools", "'isthmus tool' and 'isthmus mcp' do not work");
 }
 
 static enum finding check_helper(struct report *report)
 {
-	return check_program(report, "isthmus-helper", "no remote workspaces");
+	return check_program(report, "isthmus-helper", "remote workspaces do not work");
 }
 
 static enum finding check_limit(struct report *report, const char *path, const char *name,
@@ -207,10 +207,10 @@ static enum finding check_limit(struct report *report, const char *path, const c
 
 	if (!file || fscanf(file, "%llu", &limit) != 1)
 		return doctor_say(report, FOUND_WARNING,
-			"without inotify, changes by others show after the time-to-live", "%s: %s",
-			path, strerror(errno));
+			"without inotify, changes by others appear after the time-to-live",
+			"%s: %s", path, strerror(errno));
 	return doctor_say(report, limit >= wanted ? FOUND_GOOD : FOUND_WARNING,
-		limit >= wanted ? NULL : remedy, "inotify: %llu %s for each user", limit, name);
+		limit >= wanted ? NULL : remedy, "inotify: %llu %s per user", limit, name);
 }
 
 static enum finding check_watches(struct report *report)
@@ -234,13 +234,13 @@ static enum finding check_open_files(struct report *report)
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return doctor_say(report, FOUND_WARNING, NULL, "open files: %s", strerror(errno));
 	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= 4096)
-		return doctor_say(report, FOUND_GOOD, NULL, "open files: enough for each process");
+		return doctor_say(report, FOUND_GOOD, NULL, "open files: the limit is sufficient");
 	return doctor_say(report, FOUND_WARNING,
 		"raise the hard limit: ulimit -Hn 4096, or /etc/security/limits.conf",
-		"open files: at most %llu for each process", (unsigned long long)limit.rlim_max);
+		"open files: at most %llu per process", (unsigned long long)limit.rlim_max);
 }
 
-/* Only what an administrator can do something about: most kernels have it not. */
+/* Warns only if an administrator can switch it on: most kernels do not support it. */
 static enum finding check_io_uring(struct report *report)
 {
 	cleanup_file FILE *file = fopen("/sys/module/fuse/parameters/enable_uring", "re");
@@ -251,11 +251,11 @@ static enum finding check_io_uring(struct report *report)
 			report, FOUND_GOOD, NULL, "on in the kernel, for mounts with -o io_uring");
 	if (letter != 'N')
 		return doctor_say(report, FOUND_GOOD, NULL,
-			"this kernel has none for FUSE; /dev/fuse will do");
+			"not supported for FUSE by this kernel; /dev/fuse is used");
 	return doctor_say(report, FOUND_WARNING,
 		"if you want it: echo Y >/sys/module/fuse/parameters/enable_uring (as root), and "
-		"for the next boots fuse.enable_uring=1 on the kernel's command line",
-		"off in the kernel: no mounts with -o io_uring, which are faster");
+		"for later boots fuse.enable_uring=1 on the kernel's command line",
+		"off in the kernel: -o io_uring, which is faster, does not work");
 }
 
 static enum finding check_runtime(struct report *report)
@@ -267,9 +267,9 @@ static enum finding check_runtime(struct report *report)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s is private and can be used", path);
 	path = runtime_directory_path();
 	return doctor_say(report, FOUND_FAULT,
-		"set XDG_RUNTIME_DIR to a directory of yours with mode 0700", "%s: %s",
+		"set XDG_RUNTIME_DIR to a directory that you own, with mode 0700", "%s: %s",
 		path ? path : "their directory",
-		r == -EPERM ? "belongs to another user, or is open to others" : strerror(-r));
+		r == -EPERM ? "belongs to another user, or others can access it" : strerror(-r));
 }
 
 static const struct {

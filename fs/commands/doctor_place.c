@@ -1,4 +1,4 @@
-/* What a place is like, said by the helper there (ops/support/examine.h). */
+/* Examines a place by the helper there (ops/support/examine.h). */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,13 +23,13 @@ enum {
 	FREE_WANTED_BYTES = 64 << 20,
 };
 
-/* What was said: lines that end with a NUL each. */
+/* The answer: lines that end with NUL. */
 struct place_facts {
 	struct buffer text;
 	bool is_remote;
 };
 
-/* The first value of that name behind `after` (NULL: of all); NULL: there is none. */
+/* The next value of that name after `after` (NULL: the first one); NULL: there is none. */
 static const char *next_fact(const struct place_facts *facts, const char *name, const char *after)
 {
 	const char *line = (const char *)facts->text.data;
@@ -69,7 +69,7 @@ static enum finding check_kernel(const struct place_facts *facts, struct report 
 	if (!error)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s", system);
 	return doctor_say(report, FOUND_WARNING,
-		error == ENOSYS ? "Linux 5.6 or newer makes that faster"
+		error == ENOSYS ? "Linux 5.6 or newer is faster"
 				: "a newer container engine allows it in its seccomp profile",
 		"%s, without openat2(2) (%s): paths are looked up name by name", system,
 		strerror(error));
@@ -86,13 +86,14 @@ static enum finding check_helper(const struct place_facts *facts, struct report 
 	const char *path = text_fact(facts, "helper");
 
 	if (!facts->is_remote)
-		return doctor_say(report, FOUND_GOOD, NULL, "none is needed");
+		return doctor_say(report, FOUND_GOOD, NULL, "not needed");
 	if (strncmp(path, "/memfd:", 7) == 0)
 		return doctor_say(report, FOUND_WARNING,
-			"set XDG_CACHE_HOME there to a directory that is yours, writable, and lets "
-			"programs run",
-			"found no directory for isthmus-helper: it runs in memory, and is sent "
-			"again with each connection");
+			"set XDG_CACHE_HOME there to a directory that you own, that is writable, "
+			"and "
+			"from which programs can run",
+			"there is no directory for isthmus-helper: it runs in memory, and is sent "
+			"again for each mount");
 	return doctor_say(report, FOUND_GOOD, NULL, "%s", path);
 }
 
@@ -111,7 +112,7 @@ static enum finding check_shell(const struct place_facts *facts, struct report *
 		return doctor_say(report, FOUND_GOOD, NULL, "sh%s",
 			has_program(facts, "bash") ? " and bash" : ", but no bash");
 	return doctor_say(report, FOUND_WARNING, "use an image that has a shell",
-		"none: exec runs programs, but no command lines, and the bash tool fails");
+		"none: exec can run programs but no command lines, and the tool bash fails");
 }
 
 static enum finding check_programs(const struct place_facts *facts, struct report *report)
@@ -141,7 +142,7 @@ static enum finding check_directory(const struct place_facts *facts, struct repo
 		return doctor_say(report, FOUND_GOOD, NULL, "%s can be written", path);
 	return doctor_say(report, FOUND_WARNING,
 		error == EROFS ? "mount it with -r, or use a volume"
-			       : "mount it with -r, or name a user who may, before \"@\"",
+			       : "mount it with -r, or name a user who can write it, before \"@\"",
 		"%s cannot be written: %s", path, strerror(error));
 }
 
@@ -150,17 +151,17 @@ static enum finding check_space(const struct place_facts *facts, struct report *
 	long long bytes = number_fact(facts, "free", 10, FREE_WANTED_BYTES);
 
 	return doctor_say(report, bytes < FREE_WANTED_BYTES ? FOUND_WARNING : FOUND_GOOD,
-		bytes < FREE_WANTED_BYTES ? "make room, or use a larger file system" : NULL,
+		bytes < FREE_WANTED_BYTES ? "free space, or use a larger file system" : NULL,
 		"%lld MiB are free there", bytes >> 20);
 }
 
 enum { OVERLAY = 0x794c7630, TMPFS = 0x01021994 };
 
-/* By their magic numbers, as in statfs(2). */
+/* Magic numbers of statfs(2). */
 static const struct {
 	long long magic;
 	const char *name;
-	bool is_shared; /* with other machines, whose changes inotify does not report */
+	bool is_shared; /* other machines can change it, which inotify does not report */
 } file_systems[] = {
 	{0xef53, "ext4", false},
 	{0x58465342, "XFS", false},
@@ -186,21 +187,21 @@ static enum finding check_file_system(const struct place_facts *facts, struct re
 		i++;
 	if (i == array_size(file_systems))
 		return doctor_say(
-			report, FOUND_GOOD, NULL, "of type 0x%llx", (unsigned long long)magic);
+			report, FOUND_GOOD, NULL, "type 0x%llx", (unsigned long long)magic);
 	if (file_systems[i].is_shared)
 		return doctor_say(report, FOUND_WARNING,
-			"mount where the files are; or with a small -o ttl",
-			"%s: changes that other machines make are not reported there, and show "
-			"late",
+			"mount a directory of the file server itself, or use a small -o ttl",
+			"%s: changes by other machines are not reported, and appear late",
 			file_systems[i].name);
 	if (magic == OVERLAY)
 		return doctor_say(report, FOUND_WARNING,
-			"work in a volume or a bind mount, if files are to outlive the container",
-			"overlay: files belong to the container, and one of the image is copied "
-			"and gets another inode number when it is first written");
+			"use a volume or a bind mount for files that must outlive the container",
+			"overlay: files belong to the container; a file of the image is copied, "
+			"and "
+			"gets another inode number, when it is first written");
 	if (magic == TMPFS)
-		return doctor_say(report, FOUND_WARNING, "use a volume for what is to be kept",
-			"tmpfs: files are gone when the place stops");
+		return doctor_say(report, FOUND_WARNING, "use a volume for files to keep",
+			"tmpfs: files are lost when the place stops");
 	return doctor_say(report, FOUND_GOOD, NULL, "%s", file_systems[i].name);
 }
 
@@ -211,15 +212,16 @@ static enum finding check_watches(const struct place_facts *facts, struct report
 
 	if (error)
 		return doctor_say(report, FOUND_WARNING,
-			error == EMFILE ? "sysctl -w fs.inotify.max_user_instances=512 on that "
-					  "machine (as root)"
-					: "changes by others show after the time-to-live (-o ttl)",
+			error == EMFILE
+				? "sysctl -w fs.inotify.max_user_instances=512 on that "
+				  "machine (as root)"
+				: "changes by others appear after the time-to-live (-o ttl)",
 			"no inotify: %s", strerror(error));
 	if (watches < WATCHES_WANTED)
 		return doctor_say(report, FOUND_WARNING,
 			"for large workspaces: sysctl -w fs.inotify.max_user_watches=65536 on that "
-			"machine (as root), which its containers share",
-			"inotify: %lld watches for each user", watches);
+			"machine (as root); its containers share the limit",
+			"inotify: %lld watches per user", watches);
 	return doctor_say(report, FOUND_GOOD, NULL, "inotify: %lld watches, %s instances", watches,
 		text_fact(facts, "max_user_instances"));
 }
@@ -231,22 +233,23 @@ static enum finding check_open_files(const struct place_facts *facts, struct rep
 
 	return doctor_say(report, enough ? FOUND_GOOD : FOUND_WARNING,
 		enough ? NULL : "raise the limit there: --ulimit nofile=65536, or limits.conf",
-		enough ? "open files: enough for each process"
-		       : "open files: at most %s for each process",
+		enough ? "open files: the limit is sufficient"
+		       : "open files: at most %s per process",
 		limit);
 }
 
-/* The map of a machine's own users is "0 0 4294967295". */
+/* Outside a user namespace the map is "0 0 4294967295". */
 static enum finding check_ids(const struct place_facts *facts, struct report *report)
 {
 	unsigned long long inside, outside, count;
 
 	if (sscanf(text_fact(facts, "uid_map"), "%llu %llu %llu", &inside, &outside, &count) != 3 ||
 		(inside == outside && count == UINT32_MAX))
-		return doctor_say(report, FOUND_GOOD, NULL, "users are those of the machine");
+		return doctor_say(report, FOUND_GOOD, NULL, "the same users as on the machine");
 	return doctor_say(report, FOUND_WARNING,
-		"in directories shared with the machine, expect owners that differ, and 65534 for "
-		"users without a number there",
+		"in directories shared with the machine, owners have other numbers, and 65534 "
+		"stands "
+		"for users without a number there",
 		"a user namespace: uid %llu is %llu on the machine", inside, outside);
 }
 
@@ -306,7 +309,8 @@ static int listen_to(struct op_context *ctx, struct process *process, struct buf
 	}
 }
 
-/* The helper runs once more: what starts a command there is a copy of it. */
+/* Runs the helper program again, as a command: /proc/self/exe of the process that starts commands
+ * is the helper. */
 static int ask(struct workspace *workspace, struct place_facts *facts)
 {
 	static const char *const argv[] = {"/proc/self/exe", EXAMINE_OPTION, NULL};
@@ -349,7 +353,8 @@ static void examine_place(struct doctor *doctor, struct workspace *workspace)
 	}
 	if (r == -EOPNOTSUPP)
 		doctor_tell(doctor, "commands",
-			doctor_say(&report, FOUND_WARNING, NULL, "none can run there"), &report);
+			doctor_say(&report, FOUND_WARNING, NULL, "no commands can run there"),
+			&report);
 	else if (r < 0)
 		doctor_tell(doctor, "commands",
 			doctor_say(&report, FOUND_FAULT, NULL,
@@ -370,7 +375,7 @@ void doctor_place(struct doctor *doctor, const char *uri, const struct mount_opt
 	if (r < 0)
 		doctor_say(&report, FOUND_FAULT, NULL, "%s", reason ? reason : strerror(-r));
 	else
-		doctor_say(&report, FOUND_GOOD, NULL, "\"%s\" was reached in %lld ms", uri,
+		doctor_say(&report, FOUND_GOOD, NULL, "reached \"%s\" in %lld ms", uri,
 			(long long)(clock_now_ms() - began_ms));
 	doctor_tell(doctor, "place", r < 0 ? FOUND_FAULT : FOUND_GOOD, &report);
 	if (r < 0)

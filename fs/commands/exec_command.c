@@ -18,18 +18,18 @@
 static const char usage[] =
 	"usage: isthmus exec [DIR] [OPTION...] -- COMMAND [ARGUMENT...]\n"
 	"\n"
-	"Runs a command where the workspace is.  DIR is a directory of the mount and becomes the\n"
-	"command's working directory; without it the current directory does.\n"
+	"Runs a command where the workspace is.  DIR, a directory on the mount, becomes its\n"
+	"working directory (default: the current directory).\n"
 	"\n"
 	"  -e, --env NAME=VALUE  set a variable (NAME alone: pass on its local value)\n"
-	"  -C, --cwd PATH        run in this directory: relative to DIR, or a path of the mount,\n"
-	"                        or, with a leading '/', of the workspace\n"
+	"  -C, --cwd PATH        run in this directory: relative to DIR, or an absolute path on\n"
+	"                        the mount or in the workspace\n"
 	"      --timeout TIME    end the command and all its children after TIME (30, 1.5, 2m)\n"
 	"  -t, --tty             give the command a terminal\n"
 	"      --call ID         record under this tool-call id\n"
 	"\n"
-	"Exit code: that of the command, 128+N when signal N ended it, 124 after --timeout,\n"
-	"127 and 126 when it was not found or cannot be executed, 125 when isthmus failed.\n";
+	"Exit code: that of the command; 128+N if signal N ended it; 124 after --timeout; 127 if\n"
+	"it was not found, 126 if it cannot be executed; 125 if isthmus failed.\n";
 
 struct exec_options {
 	const char *directory;
@@ -102,10 +102,10 @@ static int explain_no_daemon(const char *mount_point, int r)
 static int explain_cwd(const char *cwd, int r)
 {
 	return command_error("exec", "\"%s\": %s", cwd,
-		r == -EINVAL ? "that is outside the workspace" : strerror(-r));
+		r == -EINVAL ? "it is outside the workspace" : strerror(-r));
 }
 
-/* In a raw terminal a line feed goes straight down. */
+/* In a raw terminal a line feed needs a carriage return. */
 static void note_port(void *user, unsigned port)
 {
 	const struct exec_options *options = user;
@@ -227,6 +227,6 @@ int exec_command(int argc, char **argv)
 	int result = parse_and_run(argc, argv, &options);
 
 	cJSON_Delete(options.environment);
-	/* The threads may be anywhere; nothing of theirs needs an end. */
+	/* Ends without joining the threads, which have nothing to clean up. */
 	exec_client_leave(result);
 }

@@ -22,7 +22,7 @@
 
 enum {
 	FORWARDS_MAX = 32,
-	STREAMS_MAX = 128, /* at once; further connections wait in the kernel */
+	STREAMS_MAX = 128, /* served at a time; further connections wait in the kernel */
 	FULL_WAIT_MS = 50,
 	UNMOUNT_WAIT_MS = 5000,
 	MOUNT_END_WAIT_MS = 1000,
@@ -33,33 +33,32 @@ enum {
 static const char usage[] =
 	"usage: isthmus forward DIR [LOCAL:]PORT... [-R [PORT:]LOCAL]...\n"
 	"\n"
-	"Makes ports of the machine that has the workspace reachable here, until it is ended or "
-	"the\n"
-	"mount is.  DIR is any directory of the mount.\n"
+	"Makes ports of the workspace's machine reachable here, until the command or the mount "
+	"ends.\n"
+	"DIR is any directory on the mount.\n"
 	"\n"
-	"  -R, --reverse [PORT:]LOCAL  the other way: make a port of this machine reachable there\n"
+	"  -R, --reverse [PORT:]LOCAL  the reverse: make a port of this machine reachable there\n"
 	"\n"
 	"PORT and LOCAL are each a port of the loopback (IPv4 and IPv6), ADDRESS:PORT, "
 	"[ADDRESS]:PORT,\n"
-	"or the path of a unix socket that begins with '/' or './'.  Port 0 picks one that is "
-	"free.\n"
+	"or the path of a unix socket that begins with '/' or './'.  Port 0 selects a free port.\n"
 	"\n"
 	"  isthmus forward ~/ws 3000                       localhost:3000 is port 3000 there\n"
-	"  isthmus forward ~/ws 8080:3000 5432             two of them\n"
-	"  isthmus forward ~/ws 0.0.0.0:8080:3000          for other machines, too\n"
+	"  isthmus forward ~/ws 8080:3000 5432             two ports\n"
+	"  isthmus forward ~/ws 0.0.0.0:8080:3000          also for other machines\n"
 	"  isthmus forward ~/ws 2375:/run/docker.sock      a unix socket there\n"
 	"  isthmus forward ~/ws -R 9000:3000               port 9000 there is port 3000 here\n"
 	"\n"
-	"Exit code: 0 when it was ended, or the mount was; 1 when it failed.\n";
+	"Exit code: 0 after a signal or the unmount, 1 on failure.\n";
 
-/* One of those on the command line. */
+/* A forward of the command line. */
 struct forward {
 	struct endpoint listen, target;
 	bool reverse;
-	int fds[ENDPOINT_LISTENERS_MAX], count; /* listening here */
-	int daemon;                             /* reverse: the listener there; else -1 */
-	char listener[32];                      /* reverse: its name */
-	char line[LINE_MAX_BYTES];              /* reverse: what of a line has come */
+	int fds[ENDPOINT_LISTENERS_MAX], count; /* listeners on this machine */
+	int daemon;                /* reverse: connection for the listener there; else -1 */
+	char listener[32];         /* reverse: name of that listener */
+	char line[LINE_MAX_BYTES]; /* reverse: beginning of an incomplete line */
 	size_t line_size;
 };
 
@@ -68,8 +67,8 @@ struct forward_command {
 	char *control_path;
 	struct forward forwards[FORWARDS_MAX];
 	size_t count;
-	int hold;    /* open as long as the mount is */
-	int signals; /* those that end us */
+	int hold;    /* connection to the daemon, which ends with the mount */
+	int signals; /* signalfd of the signals that end the command */
 };
 
 static struct worker_pool streams;
@@ -138,7 +137,7 @@ static void take_connections(const struct forward_command *command, const struct
 	}
 }
 
-/* A connection to the port there: the one to the target here is its other half. */
+/* A connection arrived at the port there: connects to the target here. */
 static void answer_connection(
 	const struct forward_command *command, const struct forward *forward, const char *number)
 {
@@ -189,7 +188,7 @@ static int take_lines(
 	return r;
 }
 
-/* Negative: it listens no more.  `*ret_message`: why, which the caller frees, or NULL. */
+/* Negative: the listener has ended.  `*ret_message`: the reason, or NULL; the caller frees it. */
 static int take_frame(
 	const struct forward_command *command, struct forward *forward, char **ret_message)
 {
@@ -207,7 +206,7 @@ static int take_frame(
 static int say_gone(const char *message)
 {
 	return command_error("forward", "%s",
-		message ? message : "the port at the workspace is gone: its helper has ended");
+		message ? message : "the port at the workspace is closed: the helper has ended");
 }
 
 /* ---- Start ------------------------------------------------------------------------------- */
@@ -223,10 +222,10 @@ static int listen_here(struct forward *forward)
 	}
 	text_of(&forward->listen, text);
 	if (r == -EADDRINUSE)
-		command_error("forward", "%s is in use here: give another, as in 0:%u or 8080:%u",
+		command_error("forward", "%s is in use here: use another, as in 0:%u or 8080:%u",
 			text, forward->target.port, forward->target.port);
 	else
-		command_error("forward", "%s cannot be listened on: %s", text, strerror(-r));
+		command_error("forward", "cannot listen on %s: %s", text, strerror(-r));
 	return r;
 }
 
@@ -260,7 +259,7 @@ static int listen_there(const struct forward_command *command, struct forward *f
 	return r;
 }
 
-/* The mount keeps this connection until it ends. */
+/* Opens a connection that the daemon keeps until the mount ends. */
 static int hold_mount(struct forward_command *command)
 {
 	cleanup_buffer struct buffer words = {0}, payload = {0};
@@ -321,7 +320,7 @@ static int start(struct forward_command *command)
 
 /* ---- Until the end ------------------------------------------------------------------------ */
 
-/* An unmounted directory is the end that was asked for, a dead daemon is not. */
+/* 0 if the directory was unmounted, an error if the daemon died. */
 static int mount_ended(const struct forward_command *command)
 {
 	int r = 0;
@@ -332,10 +331,10 @@ static int mount_ended(const struct forward_command *command)
 			return 0;
 		poll(NULL, 0, FULL_WAIT_MS);
 	}
-	return command_error("forward", "the daemon of \"%s\" is gone", command->directory);
+	return command_error("forward", "the daemon of \"%s\" has died", command->directory);
 }
 
-/* What to wait for: signals, the mount, then each forward in its order. */
+/* Fills in the descriptors to poll: signals, the mount, then each forward in order. */
 static nfds_t fill(const struct forward_command *command, bool is_full, struct pollfd *fds)
 {
 	nfds_t count = 0;
@@ -360,7 +359,7 @@ static bool is_ready(int fd, int wait_ms)
 	return poll(&one, 1, wait_ms) > 0;
 }
 
-/* The mount ends all connections, this one perhaps first. */
+/* A listener has ended.  At unmount this may be noticed before the end of the mount itself. */
 static int listener_ended(const struct forward_command *command, const char *message)
 {
 	if (!message && is_ready(command->hold, MOUNT_END_WAIT_MS))
@@ -368,7 +367,7 @@ static int listener_ended(const struct forward_command *command, const char *mes
 	return say_gone(message);
 }
 
-/* Returns -1 to go on, else the exit code. */
+/* Handles all events.  -1: continue; else the exit code. */
 static int take_all(struct forward_command *command)
 {
 	for (size_t i = 0; i < command->count; i++) {
@@ -424,7 +423,7 @@ static int add(struct forward_command *command, const char *text, bool reverse)
 	r = endpoint_parse_pair(text, &forward->listen, &forward->target);
 	if (r == -EDESTADDRREQ)
 		return command_usage_error("forward",
-			"\"%s\": say where it is to be reached, as in 8080:%s", text, text);
+			"\"%s\": say at which port it can be reached, as in 8080:%s", text, text);
 	if (r < 0)
 		return command_usage_error("forward",
 			"\"%s\" is not [LISTEN:]TARGET, each a PORT, ADDRESS:PORT or /path", text);
@@ -475,7 +474,7 @@ int forward_command(int argc, char **argv)
 	if (!command_parse(&line, argc, argv, &code))
 		return code;
 	if (!command.directory || command.count == 0)
-		return command_usage_error("forward", "it takes a directory of a mount, and ports");
+		return command_usage_error("forward", "needs a directory on a mount, and ports");
 	if (command_find_mount("forward", command.directory, &command.control_path, NULL, NULL) < 0)
 		return 1;
 	command.signals = open_signals();
@@ -485,7 +484,7 @@ int forward_command(int argc, char **argv)
 					   .queue_max = STREAMS_MAX});
 	code = start(&command) < 0 ? 1 : serve(&command);
 	stop(&command);
-	/* Threads of connections may run still: the daemon ends their other halves. */
+	/* Threads may still serve connections: the daemon ends the other halves. */
 	fflush(stdout);
 	_exit(code);
 }

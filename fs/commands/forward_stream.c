@@ -23,7 +23,7 @@ struct halves {
 	int here, daemon;
 };
 
-/* What is sent here goes to the workspace. */
+/* A thread that passes bytes from here to the workspace. */
 static void *upwards_run(void *user)
 {
 	const struct halves *halves = user;
@@ -52,7 +52,7 @@ static bool ended_in_order(const struct buffer *payload)
 	return good;
 }
 
-/* True: all that the workspace sent has arrived. */
+/* Passes bytes from the workspace to here.  True: all have arrived. */
 static bool pass_down(const struct halves *halves, char **ret_message)
 {
 	cleanup_buffer struct buffer payload = {0};

@@ -26,11 +26,11 @@ static const char usage[] = "usage: isthmus list [--json]\n"
 			    "\n"
 			    "Shows the mounts of this user, including those whose daemon is dead.\n"
 			    "\n"
-			    "      --json  one JSON array\n";
+			    "      --json  print one JSON array\n";
 
 enum {
 	PROBE_TRIES = 100, /* 5 ms apart */
-	ANSWER_WAIT_S = 4, /* of which a daemon may wait 1 s for its link */
+	ANSWER_WAIT_S = 4, /* a daemon may wait 1 s of it for its link */
 	THREAD_STACK_BYTES = 256 << 10,
 };
 
@@ -51,14 +51,14 @@ static const struct {
 	[ELSEWHERE] = {"elsewhere", "it is mounted in another mount namespace"},
 };
 
-/* One mount, from ID.json, from the kernel's list, or from both. */
+/* A mount, from ID.json, the kernel's list, or both. */
 struct listed {
 	char *mount_point;
 	char *uri;
 	pid_t pid;           /* 0: unknown */
-	unsigned connection; /* in the kernel's list */
+	unsigned connection; /* number of the FUSE connection, in the kernel's list */
 	enum listed_state state;
-	const struct runtime_mount *to_ask; /* NULL: none, or its daemon is dead */
+	const struct runtime_mount *to_ask; /* NULL: no ID.json, or the daemon is dead */
 };
 
 struct list {
@@ -140,9 +140,9 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 	bool lives = runtime_is_alive(mount);
 
 	if (item && item->connection && item->connection != mount->connection)
-		item = NULL; /* another mount is there now */
+		item = NULL; /* another mount has replaced it */
 	if (!item && !lives) {
-		/* Left by a daemon that crashed, and unmounted since. */
+		/* The daemon crashed, and the directory was unmounted since. */
 		runtime_remove(mount->id);
 		return;
 	}
@@ -160,8 +160,8 @@ static void add_saved(struct list *list, const struct runtime_mount *mount)
 
 /* ---- Asking ---------------------------------------------------------------------------- */
 
-/* For a mount that has no ID.json here (another XDG_RUNTIME_DIR): a child asks, because the
- * answer may never come. */
+/* Checks a mount without an ID.json here (another XDG_RUNTIME_DIR).  A child process does that, as
+ * the answer may never come. */
 static enum listed_state probe(const struct listed *item)
 {
 	const struct timespec pause = {.tv_nsec = 5000000};
@@ -169,7 +169,7 @@ static enum listed_state probe(const struct listed *item)
 	char value[1];
 	int status;
 
-	/* No attribute of its own is in the kernel's caches. */
+	/* This attribute is never in the kernel's caches, so the daemon is asked. */
 	if (child == 0)
 		_exit(getxattr(item->mount_point, "user.isthmus.uri", value, 0) < 0 &&
 			errno == ENOTCONN);
@@ -183,7 +183,7 @@ static enum listed_state probe(const struct listed *item)
 	return SILENT;
 }
 
-/* Of a daemon that lives. */
+/* Asks a running daemon for the state of its mount. */
 static enum listed_state ask_daemon(const struct runtime_mount *mount)
 {
 	static const char request[] = "{\"request\":\"status\",\"wait_ms\":1000}";
@@ -212,7 +212,7 @@ static void ask_run(void *user)
 	item->state = item->to_ask ? ask_daemon(item->to_ask) : probe(item);
 }
 
-/* All at once: one that is slow to answer, or does not, holds no other up. */
+/* Asks all daemons in parallel, so that a slow or hanging one does not delay the others. */
 static void ask_all(struct list *list)
 {
 	struct worker_pool pool;
@@ -229,16 +229,17 @@ static void ask_all(struct list *list)
 
 /* ---- The list -------------------------------------------------------------------------- */
 
-/* The kernel's list is shown all the same. */
+/* Reports that the runtime files cannot be read; the kernel's list is still shown. */
 static void complain_of_directory(int error)
 {
 	cleanup_free char *path = runtime_directory_path();
 
 	command_error("list",
-		"runtime files, \"%s\": %s: showing only the mounts that the kernel lists; set "
-		"XDG_RUNTIME_DIR to a directory of yours with mode 0700",
+		"the directory for runtime files, \"%s\": %s: showing only the mounts that the "
+		"kernel "
+		"lists; set XDG_RUNTIME_DIR to a directory that you own, with mode 0700",
 		path ? path : "",
-		error == -EPERM ? "it belongs to another user, or is open to others"
+		error == -EPERM ? "it belongs to another user, or others can access it"
 				: strerror(-error));
 }
 
@@ -288,7 +289,7 @@ static void print_list(const struct list *list)
 	}
 }
 
-/* Changes of mounts that are no more (-o writes=back). */
+/* Prints pending changes of former mounts (-o writes=back). */
 static void print_waiting(void *user, const char *identity, uint64_t operations)
 {
 	(void)user;

@@ -26,32 +26,32 @@
 static const char usage[] =
 	"usage: isthmus log [DIR] [OPTION...]\n"
 	"\n"
-	"Shows what was done through the mount on DIR (default: the current directory), also\n"
-	"after it was unmounted.\n"
+	"Shows the operations on the mount at DIR (default: the current directory), even after it\n"
+	"was unmounted.\n"
 	"\n"
 	"      --op OP,...     only these operations: read, write, rename, exec ...\n"
-	"      --path GLOB     only paths that match, also of what a command has changed;\n"
-	"                      '*' matches '/' too\n"
+	"      --path GLOB     only matching paths, and commands that changed such a path;\n"
+	"                      '*' also matches '/'\n"
 	"      --pid N         only this process\n"
-	"      --call ID       only what this tool call did, its children included\n"
-	"      --expanded      with --call: and what a custom tool draws of that call, in full\n"
-	"      --conversation ID  only what the calls of this conversation did\n"
-	"      --slow TIME     only what took at least TIME (50ms, 1.5s)\n"
-	"      --errors        only what failed, except lookups of missing names\n"
-	"      --since TIME    only what began at TIME or later: 2026-11-23, 10:28,\n"
+	"      --call ID       only operations of this tool call and its child processes\n"
+	"      --expanded      with --call: also what a custom tool draws for the call, in full\n"
+	"      --conversation ID  only operations of the calls of this conversation\n"
+	"      --slow TIME     only operations that took at least TIME (50ms, 1.5s)\n"
+	"      --errors        only failures, except lookups of missing names\n"
+	"      --since TIME    only operations that began at TIME or later: 2026-11-23, 10:28,\n"
 	"                      '2026-11-23 10:28:12', or with Z for UTC: 2026-11-23T10:28Z\n"
-	"      --until TIME    only what began before TIME\n"
-	"      --last TIME     only what began in the last TIME (90s, 10m, 2h, 1d)\n"
-	"  -n, --lines N       only the last N of them\n"
-	"  -f, --follow        show new records as they are made (and the last 10)\n"
-	"      --json          the lines of the log unchanged, see LOG.md\n"
-	"      --export FORMAT csv, or otlp: OpenTelemetry logs as JSON, one batch a line\n"
-	"      --summary       totals by operation, process and call\n"
+	"      --until TIME    only operations that began before TIME\n"
+	"      --last TIME     only operations that began in the last TIME (90s, 10m, 2h, 1d)\n"
+	"  -n, --lines N       only the last N records\n"
+	"  -f, --follow        show the last 10 records, then new ones\n"
+	"      --json          print the lines of the log unchanged, see LOG.md\n"
+	"      --export FORMAT csv, or otlp: OpenTelemetry logs as JSON, one batch per line\n"
+	"      --summary       print totals by operation, process and call\n"
 	"      --verify        verify the log; exit 1 if it was altered, 3 if it is incomplete\n"
-	"      --verify-key KEY  ... with the verification key; '-' reads it from standard input\n"
-	"      --anchor FILE   ... and with its anchor (mount -o log_anchor=)\n"
-	"      --tools         what tools did on directories that are no mount, instead\n"
-	"      --setup-keys    seal the log from the next mount on; shows the verification key\n";
+	"      --verify-key KEY  verify also with this key; '-' reads it from standard input\n"
+	"      --anchor FILE   verify also with the anchor (mount -o log_anchor=)\n"
+	"      --tools         show the tool calls outside any mount instead\n"
+	"      --setup-keys    seal the log from the next mount on; prints the verification key\n";
 
 enum { FOLLOW_LINES = 10, LINES_MAX = 1000000 };
 
@@ -66,8 +66,8 @@ struct log_options {
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
 
-/* Asks the daemon to write what it has; sets what it answers.  -ENODATA: it keeps no log; of others
- * it says what they are. */
+/* Asks the daemon to write its queued records, and takes the answer.  -ENODATA: it keeps no log.
+ * Prints a message for other errors. */
 static int flush_log(const char *control_path, struct log_source *source)
 {
 	cleanup_free char *reply = NULL;
@@ -75,19 +75,18 @@ static int flush_log(const char *control_path, struct log_source *source)
 	cJSON *answer;
 	int r = control_call(control_path, "{\"request\":\"log_flush\"}", &reply);
 
-	if (r == -ENOTCONN && reply) { /* it said so */
+	if (r == -ENOTCONN && reply) { /* the daemon has answered that it keeps no log */
 		if (source->directory)
-			command_note("log",
-				"the mount that is there now keeps no log: these lines are of "
-				"those before it");
+			command_note("log", "the present mount keeps no log: these lines are from "
+					    "earlier mounts");
 		return -ENODATA;
 	}
 	if (r < 0) {
 		command_error("log",
 			r == -EACCES || r == -EPERM
-				? "the mount is another user's: only that user and root may read "
-				  "its log"
-				: "the daemon does not answer: its last lines may be missing");
+				? "the mount belongs to another user: only that user and root can "
+				  "read its log"
+				: "the daemon does not answer: the last lines may be missing");
 		return r;
 	}
 	answer = cJSON_Parse(reply);
@@ -103,7 +102,8 @@ static int flush_log(const char *control_path, struct log_source *source)
 	return source->directory ? 0 : -ENODATA;
 }
 
-/* By the mount point alone, without touching it: it may be dead, hung or unmounted. */
+/* Finds the log by the path of the mount point, without access to it: the mount may be dead,
+ * hanging or unmounted. */
 static int find_by_mount_point(const char *directory, struct log_source *source)
 {
 	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};
@@ -139,8 +139,9 @@ static int find_log(const char *directory, struct log_source *source)
 	r = flush_log(control_path, source);
 	if (r == -ENODATA)
 		command_error("log",
-			"the mount of \"%s\" keeps no log: it could not be written when that was "
-			"mounted; make its directory writable (XDG_STATE_HOME is another one), and "
+			"the mount of \"%s\" keeps no log, as it could not be written at the "
+			"mount: "
+			"make its directory writable, or set XDG_STATE_HOME to another one, and "
 			"mount again",
 			directory);
 	return r;
@@ -157,10 +158,8 @@ static int find_tools_log(struct log_source *source)
 	if (access(file, R_OK) == 0)
 		return 0;
 	command_error("log",
-		errno == ENOENT
-			? "\"%s\" is not there: no tool was called yet on a directory that is no "
-			  "mount"
-			: "\"%s\": %m",
+		errno == ENOENT ? "\"%s\" does not exist: no tool was called outside a mount yet"
+				: "\"%s\": %m",
 		file);
 	return -ENOENT;
 }
@@ -175,7 +174,7 @@ static void show_line(const struct log_options *options, const char *line, const
 		log_view_print(stdout, record, options->filter.glob);
 }
 
-/* Where to begin: a number of lines before the end, or at a time. */
+/* The search for the first line to show: a number of lines before the end, or a time. */
 struct search {
 	const struct log_options *options;
 	int64_t found;
@@ -195,7 +194,7 @@ static enum log_visit look_for_begin(void *user, const char *line, size_t length
 	return ++search->found == search->options->lines ? LOG_BEGIN_HERE : LOG_GO_BACK;
 }
 
-/* Shows `limit` lines (0: all) of those that are there. */
+/* Shows up to `limit` (0: all) of the present lines. */
 static int show_all(struct log_reader *reader, const struct log_options *options, int64_t limit,
 	struct log_summary *summary, struct log_export *export)
 {
@@ -280,14 +279,14 @@ static int setup_keys(const char *directory)
 		r = -ENOTDIR;
 	if (r < 0)
 		return command_error(
-			"log", "no log can be kept for \"%s\": %s", directory, strerror(-r));
+			"log", "cannot find the log of \"%s\": %s", directory, strerror(-r));
 	return log_setup_keys(mount.log_directory);
 }
 
 /* ---- A call of a custom tool ------------------------------------------------------------------
  */
 
-/* The tool itself draws it. */
+/* Lets the tool draw the call. */
 static int draw_call(const struct log_options *options)
 {
 	cleanup_free char *program = command_find_program("isthmus-tools");
@@ -295,8 +294,9 @@ static int draw_call(const struct log_options *options)
 	if (fflush(stdout) != 0)
 		return command_error("log", "cannot write: %s", strerror(errno));
 	if (!program)
-		return command_error("log",
-			"the program \"isthmus-tools\" is not beside isthmus: install it again");
+		return command_error("log", "the program \"isthmus-tools\" was not found beside "
+					    "isthmus: install isthmus "
+					    "again");
 	execl(program, "isthmus-tools", "tool", "render", options->filter.call, "--expanded",
 		(char *)NULL);
 	return command_error("log", "\"%s\": %s", program, strerror(errno));
@@ -315,7 +315,7 @@ static bool parse_count(const char *text, int64_t max, int64_t *ret_number)
 	return true;
 }
 
-/* Names each operation that LOG.md has. */
+/* All operations in LOG.md. */
 static const char *const operations[] = {"lookup", "getattr", "access", "readlink", "readdir",
 	"statfs", "getxattr", "listxattr", "hash", "open", "create", "read", "write", "flush",
 	"fsync", "close", "fallocate", "copy_range", "seek", "lock", "lock_test", "mkdir", "mknod",
@@ -336,12 +336,11 @@ static int set_operations(void *into, const char *list)
 		for (size_t i = 0; i < array_size(operations); i++)
 			command_guess_offer(&guess, operations[i]);
 		if (guess.steps > 0 && !guess.nearest)
-			return command_usage_error("log",
-				"there is no operation \"%s\": LOG.md has all of them", guess.word);
+			return command_usage_error(
+				"log", "unknown operation \"%s\": LOG.md lists all", guess.word);
 		if (guess.steps > 0)
 			return command_usage_error("log",
-				"there is no operation \"%s\"; did you mean \"%s\"? LOG.md has all "
-				"of them",
+				"unknown operation \"%s\"; did you mean \"%s\"? LOG.md lists all",
 				guess.word, guess.nearest);
 		list += length + (list[length] == ',');
 	} while (*list);
@@ -438,20 +437,21 @@ int log_command(int argc, char **argv)
 		options.directory = argv[optind];
 	if (options.json && (options.summary || options.verify))
 		return command_usage_error(
-			"log", "--summary and --verify speak to people, not in JSON");
+			"log", "--json cannot be used with --summary or --verify");
 	if (options.format && (options.json || options.summary || options.verify || options.follow))
-		return command_usage_error(
-			"log", "--export goes without --json, --summary, --verify and --follow");
+		return command_usage_error("log",
+			"--export cannot be used with --json, --summary, --verify or --follow");
 	if (options.follow && (options.summary || options.verify))
-		return command_usage_error("log", "--follow has no end to sum up or verify");
+		return command_usage_error(
+			"log", "--follow cannot be used with --summary or --verify");
 	if (options.tools &&
 		(optind < argc || options.setup_keys || options.words.key || options.words.anchor))
 		return command_usage_error("log",
-			"--tools goes without a directory (--path chooses), keys and an anchor");
+			"--tools cannot be used with a directory (use --path), keys or an anchor");
 	if (options.expanded && (!filter->call || options.verify || options.follow ||
 					options.json || options.format || options.summary))
 		return command_usage_error(
-			"log", "--expanded goes with --call alone: a custom tool draws that call");
+			"log", "--expanded needs --call, and no option for another form of output");
 	if (options.follow && !options.lines)
 		options.lines = FOLLOW_LINES;
 	if (options.setup_keys)

@@ -11,15 +11,15 @@
 #include "ops/support/json.h"
 
 enum {
-	BATCH_RECORDS = 512, /* in one line of OTLP */
-	SEVERITY_INFO = 9,   /* of OpenTelemetry */
+	BATCH_RECORDS = 512, /* per line of OTLP */
+	SEVERITY_INFO = 9,   /* severity numbers of OpenTelemetry */
 	SEVERITY_ERROR = 17,
 };
 
 struct log_export {
 	FILE *out;
 	enum log_export_format format;
-	unsigned count; /* records so far; of the batch */
+	unsigned count; /* OTLP: records in the present batch; CSV: records so far */
 };
 
 static const char *const columns[] = {"seq", "time", "op", "path", "path_hex", "path2", "path2_hex",
@@ -85,7 +85,7 @@ static void put_names(FILE *out)
 
 /* ---- OTLP ---------------------------------------------------------------------------------- */
 
-/* An AnyValue of OpenTelemetry. */
+/* Converts a value to an AnyValue of OpenTelemetry. */
 static cJSON *any_value(const cJSON *item)
 {
 	cJSON *value = cJSON_CreateObject(), *list;
@@ -104,7 +104,7 @@ static cJSON *any_value(const cJSON *item)
 			cJSON_AddObjectToObject(value, "arrayValue"), "values");
 		cJSON_ArrayForEach(element, item) cJSON_AddItemToArray(list, any_value(element));
 	} else {
-		/* A path that is not UTF-8. */
+		/* A path that is not UTF-8, in hex. */
 		cJSON_AddStringToObject(value, "stringValue", json_text(item, "hex"));
 	}
 	return value;

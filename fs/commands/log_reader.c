@@ -14,27 +14,27 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/log_segment.h"
 
-/* The first line of each. */
+/* The first line of each segment. */
 #define SEGMENT_LINE "{\"op\":\"segment\",\"schema\":%*u,\"segment\":%u,"
 
 enum {
 	CHUNK_BYTES = 256 << 10,
-	LINE_MAX_BYTES = 4 << 20, /* the longest that is written is far below */
+	LINE_MAX_BYTES = 4 << 20, /* far above the longest line that is written */
 };
 
 struct log_reader {
 	int directory;
-	const char *all;  /* the ring of all records; static */
-	const char *ring; /* that is being read: first the changes that are in no segment of all */
-	uint64_t until_seq; /* ... which begin with this number */
-	int changes;        /* inotify of the directory; -1: not yet */
+	const char *all;    /* the ring of all records; static */
+	const char *ring;   /* the ring being read: first the changes older than the ring `all` */
+	uint64_t until_seq; /* first number in the ring `all` */
+	int changes;        /* inotify descriptor of the directory; -1: not open yet */
 	int file;
-	uint32_t number; /* of the segment in `file`; by its first line, once that was read */
+	uint32_t number; /* of the segment in `file`, from its first line once that was read */
 	struct buffer text;
-	size_t at; /* what of `text` has been given out */
+	size_t at; /* offset in `text` of the next line */
 };
 
-/* `number`: of the segment, for one whose first line does not tell. */
+/* `number`: used if the first line of the segment has none. */
 static int open_segment(struct log_reader *reader, const char *name, uint32_t number)
 {
 	int file = openat(reader->directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -49,8 +49,8 @@ static int open_segment(struct log_reader *reader, const char *name, uint32_t nu
 	return 0;
 }
 
-/* The segment after the one at hand: renamed by rotation meanwhile, or the current one.  When
- * rotation has deleted it, the oldest that is left. */
+/* Opens the segment after the present one, which rotation may have renamed meanwhile.  If rotation
+ * has deleted it, opens the oldest one that is left. */
 static int open_following(struct log_reader *reader)
 {
 	cleanup_free struct log_segment_name *names = NULL;
@@ -72,7 +72,7 @@ static void current_name(const struct log_reader *reader, char name[LOG_NAME_BYT
 	snprintf(name, LOG_NAME_BYTES, "%s.jsonl", reader->ring);
 }
 
-/* A member of the first line of the segment at hand; 0: unknown. */
+/* A number in the first line of the present segment; 0: unknown. */
 static uint64_t header_number(const struct log_reader *reader, const char *key)
 {
 	char line[256] = "";
@@ -91,7 +91,7 @@ static int enter_ring(struct log_reader *reader, const char *ring)
 	return open_following(reader);
 }
 
-/* Changes are kept longer than all else. */
+/* Opens the oldest segment; changes are kept longer than other records. */
 static int open_oldest(struct log_reader *reader)
 {
 	int r = enter_ring(reader, reader->all);
@@ -105,7 +105,7 @@ static int open_oldest(struct log_reader *reader)
 	return r == -ENOENT ? enter_ring(reader, reader->all) : r;
 }
 
-/* True for a line of the changes that is among all lines, too. */
+/* Whether a line of the changes is also in the ring of all records. */
 static bool is_copy(const struct log_reader *reader, const char *line)
 {
 	uint64_t seq;
@@ -122,7 +122,7 @@ static bool is_current(const struct log_reader *reader)
 	return log_segment_is_at(reader->directory, name, reader->file);
 }
 
-/* 1: there is more text; 0: the end of the segment for now. */
+/* Reads more text.  1: there was some; 0: the present end of the segment. */
 static int fill(struct log_reader *reader)
 {
 	ssize_t got;
@@ -161,14 +161,14 @@ static bool take_line(struct log_reader *reader, char **ret_line, size_t *ret_le
 	return true;
 }
 
-/* At the end of a segment: 1 when another one follows. */
+/* Goes on to the next segment.  1: there is one; 0: there is none at present. */
 static int advance(struct log_reader *reader)
 {
 	int r;
 
 	if (is_current(reader) && strcmp(reader->ring, reader->all) == 0)
 		return 0;
-	/* Lines may have come between the last read and the rename. */
+	/* Lines may have been written between the last read and the rename. */
 	r = fill(reader);
 	if (r != 0)
 		return r;
@@ -205,8 +205,8 @@ int log_reader_next(struct log_reader *reader, char **ret_line, size_t *ret_leng
 
 typedef enum log_visit (*visitor)(void *user, const char *line, size_t length);
 
-/* The lines of a text, the last one first.  What comes before the first newline may be a part of a
- * line: it stays, unless the file begins with it. */
+/* Visits the lines of a text, the last one first.  Text before the first newline may be part of a
+ * line and stays in `text`, unless it is the beginning of the file (`is_begin`). */
 static enum log_visit visit_lines(const struct log_reader *reader, struct buffer *text,
 	bool is_begin, visitor visit, void *user)
 {
@@ -214,7 +214,7 @@ static enum log_visit visit_lines(const struct log_reader *reader, struct buffer
 	char *data = (char *)text->data;
 
 	while (wish == LOG_GO_BACK && text->size > 0) {
-		size_t end = text->size - 1; /* of the line: its newline */
+		size_t end = text->size - 1; /* the newline of the line */
 		char *before = memrchr(data, '\n', end);
 		size_t start = before ? (size_t)(before + 1 - data) : 0;
 
@@ -229,7 +229,7 @@ static enum log_visit visit_lines(const struct log_reader *reader, struct buffer
 	return wish;
 }
 
-/* Puts what is before `*offset` in front of the text. */
+/* Reads the bytes before `*offset`, and inserts them before the text. */
 static int read_before(int file, off_t *offset, struct buffer *text)
 {
 	size_t size = *offset < CHUNK_BYTES ? (size_t)*offset : CHUNK_BYTES, done = 0;
@@ -250,7 +250,7 @@ static int read_before(int file, off_t *offset, struct buffer *text)
 	return 0;
 }
 
-/* Within the segment at hand; leaves the reader where it is to go on. */
+/* Visits the lines of the present segment, and sets the position for log_reader_next(). */
 static int go_back_in_segment(
 	struct log_reader *reader, visitor visit, void *user, enum log_visit *ret_wish)
 {
@@ -262,7 +262,7 @@ static int go_back_in_segment(
 
 	while (r == 0 && wish == LOG_GO_BACK && offset > 0) {
 		r = read_before(reader->file, &offset, &text);
-		/* The last line may be on its way still. */
+		/* The last line may not be complete yet. */
 		while (r == 0 && at_end && text.size && text.data[text.size - 1] != '\n')
 			text.size--;
 		at_end = at_end && text.size == 0;
@@ -278,7 +278,7 @@ static int go_back_in_segment(
 	return r;
 }
 
-/* The youngest of those older than the one at hand.  -ENOENT: there is none. */
+/* Opens the segment before the present one.  -ENOENT: there is none. */
 static int open_preceding(struct log_reader *reader)
 {
 	cleanup_free struct log_segment_name *names = NULL;
@@ -291,7 +291,7 @@ static int open_preceding(struct log_reader *reader)
 	return i > 0 ? open_segment(reader, names[i - 1].name, names[i - 1].number) : -ENOENT;
 }
 
-/* The newest segment of the ring. */
+/* Opens the newest segment of the ring. */
 static int open_newest(struct log_reader *reader, const char *ring)
 {
 	char name[LOG_NAME_BYTES];
@@ -302,7 +302,7 @@ static int open_newest(struct log_reader *reader, const char *ring)
 	current_name(reader, name);
 	r = open_segment(reader, name, LOG_CURRENT);
 	reader->number = LOG_CURRENT;
-	if (r == -ENOENT) /* right between two of them: the older ones are all there is */
+	if (r == -ENOENT) /* during a rotation: only older segments exist */
 		return open_preceding(reader);
 	number = r < 0 ? 0 : header_number(reader, ",\"segment\":");
 	if (number)
@@ -321,7 +321,7 @@ static int go_back_in_ring(
 			return r;
 		r = open_preceding(reader);
 	}
-	/* The reader is at the beginning of the oldest. */
+	/* -ENOENT: the reader is at the beginning of the oldest segment. */
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -356,7 +356,7 @@ int log_reader_wait(struct log_reader *reader)
 		if (inotify_add_watch(reader->changes, path, IN_MODIFY | IN_CREATE | IN_MOVED_TO) <
 			0)
 			return -errno;
-		return 0; /* what came before the watch is read first */
+		return 0; /* first read the lines from before the watch */
 	}
 	return read(reader->changes, events, sizeof(events)) < 0 ? -errno : 0;
 }

@@ -12,15 +12,14 @@
 #include "ops/support/hex.h"
 #include "ops/support/log_segment.h"
 
-/* LOG_EXIT_ALTERED when it was said that the log is not as the daemon wrote it; else 0. */
+/* LOG_EXIT_ALTERED, after a message, if the log is not as the daemon wrote it; else 0. */
 static int check_altered(const struct log_source *source, const struct log_verify_report *report)
 {
 	if (report->problem[0])
 		return command_error(
 			"log", "\"%s\" was altered: %s", source->directory, report->problem);
 	if (report->segments == 0)
-		return command_error(
-			"log", "\"%s\" holds no log: somebody deleted it", source->directory);
+		return command_error("log", "\"%s\" has no log: it was deleted", source->directory);
 	if (report->last_seq + source->lost < source->last_seq)
 		return command_error("log",
 			"\"%s\" was altered: it ends with number %" PRIu64
@@ -29,7 +28,7 @@ static int check_altered(const struct log_source *source, const struct log_verif
 	return 0;
 }
 
-/* Each of these may be an accident: 0 or LOG_EXIT_INCOMPLETE. */
+/* Checks for gaps that may be accidents.  0 or LOG_EXIT_INCOMPLETE. */
 static int check_complete(const struct log_source *source, const struct log_verify_report *report)
 {
 	const char *directory = source->directory;
@@ -45,12 +44,12 @@ static int check_complete(const struct log_source *source, const struct log_veri
 	if (is_unsealed)
 		command_note("log",
 			"\"%s\" is incomplete: the last %" PRIu64
-			" lines have no seal: the daemon was killed while it wrote them, or "
-			"somebody added or altered them",
+			" lines have no seal: the daemon was killed while it wrote them, or they "
+			"were added or altered later",
 			directory, report->unsealed_lines);
 	if (is_cut)
 		command_note("log",
-			"\"%s\" is incomplete: the daemon was killed, or somebody cut off the end",
+			"\"%s\" is incomplete: the daemon was killed, or the end was cut off",
 			directory);
 	if (report->gap_count == 1)
 		command_note("log", "\"%s\" is incomplete: %s", directory, report->gap);
@@ -66,12 +65,11 @@ static void print_means(
 	if (means->key && report->is_keyed)
 		puts("proved: sealed with the key by the daemons that wrote it");
 	else if (report->is_keyed && !report->anchored)
-		puts("not proved: anybody who can write there could have replaced all of it; the "
-		     "seals "
-		     "have a key, so verify with --verify-key");
+		puts("not proved: anyone who can write there could have replaced the whole log; "
+		     "the seals have a key, so use --verify-key");
 	else if (!report->anchored)
-		puts("not proved: anybody who can write there could have replaced all of it; see "
-		     "--setup-keys");
+		puts("not proved: anyone who can write there could have replaced the whole log; "
+		     "see --setup-keys");
 }
 
 static void print_found(
@@ -94,7 +92,7 @@ static void print_found(
 	printf("digest %s\n", digest);
 }
 
-/* 0, or the exit code. */
+/* Parses the key.  0, or the exit status after a message. */
 static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 {
 	char line[LOG_KEY_TEXT_BYTES + 1] = "";
@@ -111,8 +109,8 @@ static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 	if (is_key)
 		return 0;
 	return command_usage_error("log",
-		"that is not a verification key: it has 64 digits from 0 to f, as --setup-keys has "
-		"shown them");
+		"that is not a verification key: a key has 64 hexadecimal digits, as printed by "
+		"--setup-keys");
 }
 
 int log_verify_source(const struct log_source *source, const struct log_verify_texts *words)
@@ -154,11 +152,12 @@ int log_setup_keys(const char *directory)
 	if (r == -EEXIST)
 		return command_error("log",
 			"\"%s/" LOG_KEY_NAME
-			"\" is there already: to begin anew, move the log's directory away first",
+			"\" is there already: to create a new key, move the log's directory away "
+			"first",
 			directory);
 	if (r < 0)
-		return command_error(
-			"log", "cannot make \"%s/" LOG_KEY_NAME "\": %s", directory, strerror(-r));
+		return command_error("log", "cannot create \"%s/" LOG_KEY_NAME "\": %s", directory,
+			strerror(-r));
 	puts(key);
 	log_seal_erase(key, sizeof(key));
 	fputs("This is the verification key, which is printed only now and not kept: store it "

@@ -15,10 +15,10 @@
 
 enum {
 	CHANGED_SHOWN_MAX = 100,
-	ORDER_US = 10000000, /* how long a record may be on its way to the log, by far */
+	ORDER_US = 10000000, /* far above the delay until a record is in the log */
 };
 
-/* The bytes that a text in hex stands for; the caller frees. */
+/* Decodes a text in hex; the caller frees the result. */
 static char *from_hex(const char *hex)
 {
 	size_t length = strlen(hex) / 2;
@@ -27,7 +27,7 @@ static char *from_hex(const char *hex)
 	return path && hex_read(hex, path, length) ? steal_ptr(&path) : NULL;
 }
 
-/* The bytes of a path: of path_hex where path could not hold them; the caller frees. */
+/* The bytes of a path, from path_hex if the path is not UTF-8; the caller frees them. */
 static char *path_member(const cJSON *record, const char *name)
 {
 	const char *text = json_text(record, name), *hex;
@@ -40,7 +40,7 @@ static char *path_member(const cJSON *record, const char *name)
 	return text ? strdup(text) : NULL;
 }
 
-/* The bytes of one of the paths in `changed`; the caller frees. */
+/* The bytes of one of the paths in `changed`; the caller frees them. */
 static char *changed_path(const cJSON *item)
 {
 	const char *text = cJSON_GetStringValue(item), *hex = json_text(item, "hex");
@@ -59,7 +59,7 @@ static bool path_matches(const cJSON *record, const char *name, const char *glob
 	return path && fnmatch(glob, path, 0) == 0;
 }
 
-/* Of a list that is not complete any path may be missing. */
+/* An incomplete list always matches, as the path may be among the missing ones. */
 static bool changed_matches(const cJSON *record, const char *glob)
 {
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(record, "changed");
@@ -107,7 +107,7 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 	       path_matches(record, "path2", filter->glob) || changed_matches(record, filter->glob);
 }
 
-/* The time of a line, which stands right behind its number; NULL: it has none. */
+/* The time in a line, which directly follows its number; NULL: there is none. */
 static const char *time_of(const char *line)
 {
 	static const char key[] = ",\"time\":\"";
@@ -192,7 +192,7 @@ bool log_filter_match(
 		return false;
 	if (!is_in_time(filter, line))
 		return false;
-	/* A quote inside a string is escaped, so this finds the member only. */
+	/* Quotes inside strings are escaped, so this can only match the member. */
 	if (filter->errors && strstr(line, "\"result\":0"))
 		return false;
 	if (filter->call && !strstr(line, "\"call\":\""))
@@ -210,7 +210,7 @@ bool log_filter_match(
 
 /* ---- One line ---------------------------------------------------------------------------- */
 
-/* "23:06:00.123" of here, from the UTC of the log; the date when it is another than before. */
+/* Prints the local time, "23:06:00.123"; and the date, if it differs from that of the last line. */
 static void print_time(FILE *out, const cJSON *record)
 {
 	static char date_before[16];
@@ -242,7 +242,7 @@ static void print_process(FILE *out, const cJSON *record)
 		fprintf(out, "%-20s  ", "-");
 		return;
 	}
-	/* Padding counts bytes: a name that is not plain is printed without it. */
+	/* Padding by printf would count bytes, not columns. */
 	snprintf(name, sizeof(name), "[%d]", pid);
 	width = 20 - (int)strlen(name) - (int)(process ? strlen(process) : 0);
 	visible_print_name(out, process ? process : "");
@@ -326,7 +326,7 @@ static void print_extras(FILE *out, const cJSON *record)
 	fputs("]", out);
 }
 
-/* One line for each path, or for each that matches. */
+/* Prints one line per path that matches `glob` (NULL: all). */
 static void print_changed(FILE *out, const cJSON *record, const char *glob)
 {
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(record, "changed");
@@ -384,7 +384,7 @@ void log_view_print(FILE *out, const cJSON *record, const char *glob)
 /* ---- The summary --------------------------------------------------------------------------- */
 
 enum {
-	TOTALS_MAX = 512, /* of one kind; further names count as "(others)" */
+	TOTALS_MAX = 512, /* per kind; further names count as "(others)" */
 	SHOWN_MAX = 20,
 };
 

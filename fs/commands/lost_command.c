@@ -16,12 +16,11 @@
 static const char usage[] =
 	"usage: isthmus lost [DIR | URI] [--clear]\n"
 	"\n"
-	"Shows the changes that were made at DIR (default: the current directory), a mount with\n"
-	"-o writes=back, and that the workspace refused afterwards; what they would have stored "
-	"is\n"
-	"kept in files.\n"
+	"Shows the changes that the workspace refused after they were made on the mount at DIR\n"
+	"(default: the current directory) with -o writes=back, and the files that have their "
+	"data.\n"
 	"\n"
-	"      --clear  remove them\n";
+	"      --clear  forget them and remove the files\n";
 
 /* The URI of the mount that has `directory`; the caller frees it.  NULL: an error was printed. */
 static char *find_uri(const char *directory)
@@ -36,7 +35,7 @@ static char *find_uri(const char *directory)
 	id = runtime_id(mount_point);
 	if (id && runtime_load(id, &mount))
 		return steal_ptr(&mount.uri);
-	command_error("lost", "which workspace \"%s\" is, is not known: give its URI", mount_point);
+	command_error("lost", "the workspace of \"%s\" is not known: give its URI", mount_point);
 	return NULL;
 }
 
@@ -59,7 +58,7 @@ static int clear(const char *directory)
 {
 	int r = writeback_lost_clear(directory);
 
-	return r < 0 ? command_error("lost", "cannot remove what is in \"%s\": %s", directory,
+	return r < 0 ? command_error("lost", "cannot remove the files in \"%s\": %s", directory,
 			       strerror(-r))
 		     : 0;
 }

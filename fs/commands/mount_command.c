@@ -28,7 +28,7 @@
 #include "ops/support/path.h"
 #include "ops/workspace.h"
 
-/* What the daemon is made of; static, as signal handlers and the ready call need it. */
+/* The state of the daemon; static, as signal handlers and the ready callback need it. */
 static struct {
 	struct mount mount;
 	struct mount_options options;
@@ -36,8 +36,8 @@ static struct {
 	struct control_server *control;
 	struct watchers *watchers;
 	struct log_anchor *anchor;
-	int report_fd; /* where the waiting parent reads the outcome; -1: no parent waits */
-	atomic_bool log_is_open; /* mount.log is what it will be */
+	int report_fd; /* the waiting parent reads the outcome from it; -1: no parent waits */
+	atomic_bool log_is_open; /* mount.log has its final value */
 } daemon_state = {.report_fd = -1};
 
 /* ---- Before anything is started --------------------------------------------------------- */
@@ -65,10 +65,10 @@ static int recover_dead(const char *mount_point)
 
 	if (r < 0)
 		return command_error("mount",
-			"\"%s\" was left by a daemon that died, and cannot be unmounted (%s): as "
-			"root, run umount -l \"%s\"",
+			"the daemon of \"%s\" has died, and it cannot be unmounted (%s): as root, "
+			"run umount -l \"%s\"",
 			mount_point, strerror(-r), mount_point);
-	command_note("mount", "\"%s\" was left by a daemon that died: unmounted it", mount_point);
+	command_note("mount", "the daemon of \"%s\" has died: unmounted it", mount_point);
 	return 0;
 }
 
@@ -92,8 +92,8 @@ static int check_mount_point(const struct mount_options *options)
 		if (options->nonempty)
 			return 0;
 		return command_error("mount",
-			"\"%s\" is not empty: choose an empty directory, or hide what is in it "
-			"with -o nonempty",
+			"\"%s\" is not empty: choose an empty directory, or hide its content with "
+			"-o nonempty",
 			path);
 	case MOUNT_POINT_MISSING:
 		return command_error("mount", "\"%s\" does not exist: mkdir it first", path);
@@ -101,28 +101,27 @@ static int check_mount_point(const struct mount_options *options)
 		return command_error("mount", "\"%s\" is not a directory", path);
 	case MOUNT_POINT_MOUNTED:
 		return command_error("mount",
-			"\"%s\" has something mounted already (%s): isthmus umount it first, or "
+			"\"%s\" already has a mount (%s): unmount it first (isthmus umount), or "
 			"choose another directory",
 			path, type ? type : "?");
 	default:
-		return command_error("mount", "cannot look into \"%s\": %s", path, strerror(errno));
+		return command_error("mount", "cannot read \"%s\": %s", path, strerror(errno));
 	}
 }
 
-/* The daemon would wait for itself. */
+/* Refuses a log or socket inside the mount: the daemon would wait for itself. */
 static int check_no_loop(const struct mount_options *options, const struct runtime_mount *runtime)
 {
 	const char *point = options->mount_point;
 
 	if (runtime->log_directory && path_is_within(runtime->log_directory, point))
 		return command_error("mount",
-			"the mount log, \"%s\", would lie inside the mount: set XDG_STATE_HOME to "
-			"a "
+			"the mount log, \"%s\", would be inside the mount: set XDG_STATE_HOME to a "
 			"directory outside \"%s\"",
 			runtime->log_directory, point);
 	if (path_is_within(runtime->control_path, point))
 		return command_error("mount",
-			"the control socket, \"%s\", would lie inside the mount: set "
+			"the control socket, \"%s\", would be inside the mount: set "
 			"XDG_RUNTIME_DIR to a directory outside \"%s\"",
 			runtime->control_path, point);
 	return 0;
@@ -141,18 +140,18 @@ static int open_anchor(const struct mount_options *options, const struct runtime
 	r = log_anchor_open(where, path_name(runtime->log_directory), &daemon_state.anchor);
 	if (r < 0)
 		return command_error("mount",
-			"cannot anchor the log in \"%s\" (%s): it is a file, fd:N or syslog", where,
+			"cannot anchor the log in \"%s\" (%s): use a file, fd:N or syslog", where,
 			strerror(-r));
 	path = realpath(where, NULL);
 	if (path && path_is_within(path, options->mount_point))
 		return command_error("mount",
-			"the anchor of the log, \"%s\", would lie inside the mount: choose a "
+			"the anchor of the log, \"%s\", would be inside the mount: choose a "
 			"file outside",
 			path);
 	return 0;
 }
 
-/* fusermount3 leaves them out without a word. */
+/* Warns, as fusermount3 drops these flags silently. */
 static void warn_of_flags_for_root(const struct mount_options *options)
 {
 	static const char *const flags[][2] = {{"dev", "nodev"}, {"suid", "nosuid"}};
@@ -200,7 +199,7 @@ static void handle_signals(void)
 	}
 }
 
-/* Diagnostics of a daemon in the background go to a file beside the mount log. */
+/* Sends the diagnostics of a background daemon to a file beside the mount log. */
 static void open_diagnostics(const char *log_directory)
 {
 	cleanup_free char *path = log_directory ? path_join(log_directory, "daemon.log") : NULL;
@@ -212,7 +211,7 @@ static void open_diagnostics(const char *log_directory)
 	if (former < 0) {
 		former = fd;
 		log_set_output(fd, "isthmus: ");
-	} else { /* other threads may be writing to it */
+	} else { /* dup3(), as other threads may be writing to the former file */
 		dup3(fd, former, O_CLOEXEC);
 		close(fd);
 	}
@@ -246,7 +245,7 @@ static void mount_is_ready(void *user)
 	if (daemon_state.options.foreground)
 		return;
 	open_diagnostics(daemon_state.runtime.log_directory);
-	detach_from_terminal(); /* first, as it may go with the command that waits */
+	detach_from_terminal(); /* first: the terminal may close when the waiting command ends */
 	if (write(daemon_state.report_fd, "", 1) != 1)
 		log_warning("the command that started the daemon of \"%s\" is gone, ignoring",
 			daemon_state.options.mount_point);
@@ -254,7 +253,7 @@ static void mount_is_ready(void *user)
 	daemon_state.report_fd = -1;
 }
 
-/* The link of a far workspace, for the log. */
+/* Records in the log that the link to the workspace was lost or is back. */
 static void record_link(void *user, bool is_back, const char *reason)
 {
 	const struct mount *m = user;
@@ -262,7 +261,7 @@ static void record_link(void *user, bool is_back, const char *reason)
 		reason ? "; not before, as: " : "", reason ? reason : "");
 	struct log_record record = {
 		.op = "connection",
-		.flags = LOG_IS_MUTATION | LOG_HAS_NO_CALLER, /* not to be dropped */
+		.flags = LOG_IS_MUTATION | LOG_HAS_NO_CALLER, /* mutations are never dropped */
 		.start_ns = clock_wall_ns(),
 		.detail = detail,
 	};
@@ -330,8 +329,8 @@ static int check_not_inside(struct mount *m)
 		point, m->options->uri, path ? path : "");
 }
 
-/* As a rule the daemon of an earlier mount here, of which somebody had a copy when it was
- * unmounted. */
+/* Says which process has the log: mostly the daemon of an earlier mount here, which still runs as
+ * another mount namespace had a copy of the mount when it was unmounted. */
 static void explain_busy_log(const struct runtime_mount *runtime)
 {
 	cleanup_with(runtime_mount_done) struct runtime_mount former = {0};
@@ -341,21 +340,21 @@ static void explain_busy_log(const struct runtime_mount *runtime)
 	cleanup_free char *copy =
 		runtime_load(runtime->id, &former) ? mount_point_copy(former.connection) : NULL;
 
-	log_warning(
-		"cannot keep the mount log in \"%s\", mounting without one: it is kept by %s%s%s; "
-		"end that, and mount again",
+	log_warning("cannot keep the mount log in \"%s\", mounting without one: it is in use by "
+		    "%s%s%s; "
+		    "end that process, and mount again",
 		runtime->log_directory, holders ? holders : "a process that cannot be seen",
 		copy ? " as long as " : "", copy ? copy : "");
 }
 
-/* Diagnostics continue beside the new log. */
+/* The log was removed and recreated: opens the file for diagnostics beside it again. */
 static void log_was_removed(void)
 {
 	if (!daemon_state.options.foreground)
 		open_diagnostics(daemon_state.runtime.log_directory);
 }
 
-/* The exit code: not 0 where there is none though it is required. */
+/* Opens the log.  Returns the exit status: not 0 if it failed and the log is required. */
 static int open_log(struct mount *m, const struct runtime_mount *runtime)
 {
 	const struct mount_log_options options = {.anchor = daemon_state.anchor,
@@ -400,9 +399,9 @@ static int explain_no_runtime(int r)
 
 	return command_error("mount",
 		"the directory for runtime files, \"%s\": %s: set XDG_RUNTIME_DIR to a directory "
-		"of yours with mode 0700",
+		"that you own, with mode 0700",
 		path ? path : "",
-		r == -EPERM ? "it belongs to another user, or is open to others" : strerror(-r));
+		r == -EPERM ? "it belongs to another user, or others can access it" : strerror(-r));
 }
 
 static int run_daemon(void)
@@ -412,7 +411,8 @@ static int run_daemon(void)
 	int r, code = 0;
 
 	umask(0);
-	signal(SIGPIPE, SIG_IGN); /* a far end may be gone before the mount is there */
+	signal(SIGPIPE,
+		SIG_IGN); /* the far end may close the connection before the mount is ready */
 	file_limit_raise();
 	m->options = &daemon_state.options;
 	m->control_path = daemon_state.runtime.control_path;
@@ -441,7 +441,7 @@ static int run_daemon(void)
 	control_server_stop(daemon_state.control);
 	workspace_free(m->workspace);
 	mount_done(m);
-	/* Before the next daemon gets at the log. */
+	/* Before the log is released for the next daemon. */
 	runtime_remove_own(daemon_state.runtime.id, getpid());
 	mount_log_close(m->log);
 	log_anchor_close(daemon_state.anchor);
@@ -450,7 +450,7 @@ static int run_daemon(void)
 
 /* ---- From the command to the daemon ----------------------------------------------- */
 
-/* What ends the command while it waits ends the daemon that it waits for. */
+/* A signal that ends the waiting command also ends the daemon that it waits for. */
 static volatile sig_atomic_t awaited_pid;
 
 static void end_awaited(int signal)
@@ -459,7 +459,7 @@ static void end_awaited(int signal)
 	kill(awaited_pid, SIGTERM);
 }
 
-/* Signals that the caller ignores (nohup(1)) stay ignored. */
+/* Installs end_awaited(); signals that the caller ignores (nohup(1)) stay ignored. */
 static void pass_on_ends(struct sigaction before[array_size(ends)])
 {
 	const struct sigaction pass_on = {.sa_handler = end_awaited};
@@ -471,7 +471,7 @@ static void pass_on_ends(struct sigaction before[array_size(ends)])
 	}
 }
 
-/* Keeps stdin, stdout, stderr and two more (-1: none). */
+/* Closes all descriptors except stdin, stdout, stderr and these two (-1: none). */
 static void close_inherited(int first, int second)
 {
 	const int keep[] = {first < second ? first : second, first < second ? second : first};
@@ -487,7 +487,7 @@ static void close_inherited(int first, int second)
 	close_range(from, ~0U, 0);
 }
 
-/* The daemon writes one byte once the mount is usable; it says itself why not. */
+/* The daemon writes one byte when the mount is usable; else it prints an error and ends. */
 static int wait_for_outcome(pid_t pid, int fd)
 {
 	char ready;
@@ -508,7 +508,7 @@ static int wait_for_outcome(pid_t pid, int fd)
 	return WEXITSTATUS(status);
 }
 
-/* The parent.  With the ends blocked; afterwards they are again as `mask` says. */
+/* The parent's part.  Called with the signals in `ends` blocked; restores `mask`. */
 static int wait_for_daemon(pid_t pid, int fd, const sigset_t *mask)
 {
 	struct sigaction before[array_size(ends)];
@@ -533,7 +533,7 @@ static int start_daemon(void)
 	pid_t pid;
 
 	if (pipe2(pipe, O_CLOEXEC) < 0)
-		return command_error("mount", "cannot make a pipe: %s", strerror(errno));
+		return command_error("mount", "cannot create a pipe: %s", strerror(errno));
 	sigemptyset(&blocked);
 	for (size_t i = 0; i < array_size(ends); i++)
 		sigaddset(&blocked, ends[i]);
@@ -547,7 +547,7 @@ static int start_daemon(void)
 		close(pipe[1]);
 		return wait_for_daemon(pid, pipe[0], &before);
 	}
-	sigprocmask(SIG_UNBLOCK, &blocked, NULL); /* `isthmus run` had them blocked before */
+	sigprocmask(SIG_UNBLOCK, &blocked, NULL); /* `isthmus run` starts with them blocked */
 	close(pipe[0]);
 	daemon_state.report_fd = pipe[1];
 	close_inherited(pipe[1], log_anchor_fd(daemon_state.anchor));
@@ -560,7 +560,7 @@ static int remount(const struct mount_options *options)
 
 	if (r == -EINVAL)
 		return command_error("mount",
-			"no isthmus is mounted on \"%s\": mount it without -o remount",
+			"\"%s\" has no isthmus mount: mount without -o remount",
 			options->mount_point);
 	if (r < 0)
 		return command_error("mount", "cannot remount \"%s\": %s%s", options->mount_point,

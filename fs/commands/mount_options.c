@@ -17,20 +17,20 @@ static const char usage[] =
 	"usage: isthmus mount [-f] [-o OPTION,...] [--idmap=user|none] [--size=BYTES]\n"
 	"                     [--ttl=SECONDS] [--read-only] URI DIR\n"
 	"\n"
-	"Mounts the workspace URI on the empty directory DIR and returns when it can be used.\n"
+	"Mounts the workspace URI on the empty directory DIR, and returns when it can be used.\n"
 	"\n"
 	"  -f, --foreground     run in the foreground; diagnostics go to stderr\n"
 	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, cache=strict\n"
 	"                       (cache nothing that others can change: slower), watch_events=off\n"
-	"                       (no inotify events of others' changes), or an option of the\n"
+	"                       (no inotify events for changes by others), or an option of the\n"
 	"                       place: see isthmus(1)\n"
-	"  --idmap=user|none    show the workspace owner's files as yours (default where the\n"
-	"                       workspace is on another machine), or ids as they are\n"
-	"  --size=BYTES[kMGT]   bound of a mem: workspace\n"
-	"  --ttl=SECONDS        how long names are cached where changes are not reported (1)\n"
-	"  --log=required       fail everything while the log cannot be written (default:\n"
+	"  --idmap=user|none    show the workspace owner's files as yours (default if the\n"
+	"                       workspace is on another machine), or show numeric ids unchanged\n"
+	"  --size=BYTES[kMGT]   capacity of a mem: workspace\n"
+	"  --ttl=SECONDS        how long names are cached if changes are not reported (1)\n"
+	"  --log=required       fail all operations while the log cannot be written (default:\n"
 	"                       best_effort)\n"
-	"  --log-anchor=PLACE   send the digests of the log to a FILE, fd:N or syslog, too\n"
+	"  --log-anchor=PLACE   also send the digests of the log to a file, fd:N or syslog\n"
 	"  -r, --read-only      refuse changes (-o ro)\n";
 
 static void add_place_options(
@@ -50,7 +50,7 @@ static void add_layers(struct buffer *text, bool far_only)
 			add_place_options(text, layer->options, "\n  -o ");
 }
 
-/* Schemes with the same shared options stand together there. */
+/* Adds the shared options once; schemes that share them are adjacent in the table. */
 static void add_shared_options(struct buffer *text)
 {
 	const struct workspace_scheme *scheme, *next;
@@ -71,7 +71,7 @@ static void add_shared_options(struct buffer *text)
 	}
 }
 
-/* From the table of schemes. */
+/* Adds the help of all places, from the table of schemes. */
 static void add_places(struct buffer *text)
 {
 	const struct workspace_scheme *scheme;
@@ -91,11 +91,11 @@ static void add_places(struct buffer *text)
 	buffer_append(text, "\n", 2);
 }
 
-/* Options of -o that are neither ours nor the backend's. */
+/* Options of -o for libfuse or the kernel. */
 static const char *const fuse_words[] = {"allow_other", "allow_root", "nodev", "dev", "nosuid",
 	"suid", "noexec", "exec", "noatime", "atime", "sync", "async", "dirsync"};
 
-/* Words of fstab lines for mount(8) itself, or what always holds. */
+/* Words of fstab lines for mount(8) itself, and options that are always on. */
 static const char *const ignored_words[] = {"auto", "noauto", "user", "nouser", "users", "owner",
 	"group", "_netdev", "nofail", "defaults", "default_permissions"};
 
@@ -201,7 +201,7 @@ static int set_watch_events(void *into, const char *text)
 	return 0;
 }
 
-/* The other caches are the business of the place. */
+/* cache=strict is an option of every mount; the place handles other values. */
 static int set_cache(void *into, const char *text)
 {
 	struct mount_options *options = into;
@@ -217,7 +217,7 @@ static int set_size(void *into, const char *text)
 
 #define FIELD(name) offsetof(struct mount_options, name)
 
-/* Our own options of -o: those with a `set` take a value, the others are `flag`. */
+/* The mount's own options of -o: those with `set` take a value, the others are flags. */
 static const struct {
 	const char *word;
 	size_t field;

@@ -22,7 +22,7 @@ static const char usage[] =
 	"\n"
 	"Shows the state of the mount that contains DIR (default: the current directory).\n"
 	"\n"
-	"      --json  one JSON object: what DIR/.isthmus/status and stats hold\n";
+	"      --json  print one JSON object: the content of DIR/.isthmus/status and stats\n";
 
 static const cJSON *member(const cJSON *object, const char *name)
 {
@@ -102,7 +102,7 @@ static void print_policy(const cJSON *policy)
 	puts("but not from commands of exec");
 }
 
-/* Which directories show changes by others late. */
+/* Prints the directories in which changes by others appear late. */
 static void print_on_ttl(const cJSON *on_ttl)
 {
 	long long count = json_integer(on_ttl, "count"), named = 0;
@@ -132,7 +132,7 @@ static void print_traffic(const cJSON *status)
 	print_on_ttl(member(status, "on_ttl"));
 }
 
-/* Whether programs that wait on inotify hear of changes by others. */
+/* Prints whether programs that wait on inotify get events for changes by others. */
 static void print_watch_events(const cJSON *events)
 {
 	const char *reason = text_member(events, "reason");
@@ -200,7 +200,7 @@ static void print_log(const cJSON *status, const cJSON *log)
 		printf("%-12s THE ANCHOR CANNOT BE WRITTEN (%s)\n", "", anchor_error);
 }
 
-/* First of all, until they are cleared. */
+/* Prints refused changes before everything else, until they are cleared. */
 static void print_lost(const char *uri)
 {
 	cleanup_free char *identity = workspace_normal_uri(uri);
@@ -268,12 +268,13 @@ static cJSON *ask(const char *socket_path, const char *request, const char *dire
 	}
 	answer = cJSON_Parse(reply);
 	if (!answer)
-		command_error("status", "the daemon of \"%s\" answers what is not JSON", directory);
+		command_error(
+			"status", "the answer of the daemon of \"%s\" is not JSON", directory);
 	return answer;
 }
 
-/* By the mount point, without touching it: what nobody has looked at yet cannot be looked at while
- * the far end is out of reach. */
+/* Finds the socket by the path of the mount point, without access to the mount: while the far end
+ * is unreachable, uncached paths cannot be looked up. */
 static int find_socket(const char *directory, char **ret_socket)
 {
 	cleanup_with(runtime_mount_done) struct runtime_mount mount = {0};

@@ -11,9 +11,9 @@
 
 static const char usage[] = "usage: isthmus sync [DIR]\n"
 			    "\n"
-			    "Waits until the workspace that is mounted at DIR (default: the "
-			    "current directory) has every\n"
-			    "change that was made here; for mounts with -o writes=back.\n";
+			    "Waits until all changes on the mount at DIR (default: the current "
+			    "directory) have reached the\n"
+			    "workspace; for mounts with -o writes=back.\n";
 
 static int sync_mount(const char *directory)
 {

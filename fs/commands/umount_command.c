@@ -26,16 +26,16 @@ enum {
 static const char usage[] =
 	"usage: isthmus umount [-f | -l] DIR\n"
 	"\n"
-	"Unmounts the workspace at DIR after everything written has arrived.\n"
+	"Unmounts the workspace at DIR after all written data has reached it.\n"
 	"\n"
-	"  -f, --force   even if its daemon does not answer: programs that wait get an error,\n"
-	"                and what has not arrived by then is lost\n"
+	"  -f, --force   unmount even if the daemon does not answer: programs that wait get an\n"
+	"                error, and data that has not reached the workspace is lost\n"
 	"  -l, --lazy    detach now; running programs keep their open files\n";
 
 enum how { USUAL, LAZY, FORCE };
 
-/* Why the daemon still runs; the caller frees.  It listens for as long as it is mounted somewhere,
- * and sends what was written after that. */
+/* Says why the daemon still runs; the caller frees the text.  The daemon accepts connections while
+ * it is mounted anywhere, then sends the written data. */
 static char *why_it_runs(const char *mount_point, pid_t pid, unsigned connection)
 {
 	char *copy;
@@ -49,10 +49,10 @@ static char *why_it_runs(const char *mount_point, pid_t pid, unsigned connection
 		return strdup("it waits for the workspace to answer");
 	return strdup(mount_point_is_silent(mount_point)
 			      ? "it does not answer"
-			      : "a process that cannot be seen has a copy of the mount");
+			      : "an unknown process has a copy of the mount");
 }
 
-/* When the daemon has ended, everything is there. */
+/* Waits for the end of the daemon; then all data has reached the workspace. */
 static int wait_for_end(int pidfd, const char *mount_point, pid_t pid, unsigned connection)
 {
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
@@ -102,7 +102,7 @@ static int explain_failure(const char *mount_point, int r)
 	return command_error("umount", "cannot unmount \"%s\": %s", mount_point, strerror(-r));
 }
 
-/* Programs that visit all mounts (df, a desktop) hold each for a moment. */
+/* Retries for a while, as programs that visit all mounts (df, a desktop) use each for a moment. */
 static int unmount_when_idle(const char *mount_point, bool lazy)
 {
 	int r = mount_point_unmount(mount_point, lazy);
@@ -118,8 +118,8 @@ static int unmount_when_idle(const char *mount_point, bool lazy)
 	return r;
 }
 
-/* Everything that waits for the daemon fails; so does the daemon's next look at the kernel, which
- * has it end. */
+/* Aborts the FUSE connection: all operations that wait for the daemon fail, and its next read from
+ * the kernel fails, so that it ends. */
 static int give_up(const char *mount_point, pid_t pid, int pidfd)
 {
 	struct pollfd end = {.fd = pidfd, .events = POLLIN};
@@ -174,7 +174,7 @@ static int count_lost(const char *uri)
 	return directory ? writeback_lost_each(directory, NULL, NULL) : 0;
 }
 
-/* Of how many operations a journal has; -EBUSY: a mount has it; negative: there is none. */
+/* The number of operations in the journal; -EBUSY: a mount uses it; negative: there is none. */
 static int64_t count_waiting(const char *uri)
 {
 	cleanup_free char *identity = uri ? workspace_normal_uri(uri) : NULL;
@@ -185,15 +185,15 @@ static int64_t count_waiting(const char *uri)
 	return r < 0 ? r : (int64_t)waiting;
 }
 
-/* Of changes that were answered before the workspace had them (-o writes=back); `before`: what
- * count_waiting() was before this one was unmounted. */
+/* Reports pending and refused changes (-o writes=back).  `before`: count_waiting() before the
+ * unmount. */
 static int tell_of_writes(const char *mount_point, const char *uri, int64_t before)
 {
 	int64_t waiting = count_waiting(uri);
 	int lost = count_lost(uri), code = 0;
 
 	if (waiting < 0 || before == waiting)
-		return 0; /* it was not this mount's */
+		return 0; /* the changes are not from this mount */
 	if (lost > 0)
 		code = command_error("umount",
 			"\"%s\" is unmounted, but the workspace refused %d changes after they were "

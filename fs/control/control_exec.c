@@ -227,7 +227,7 @@ static void reply_lost(struct connection *connection, int error)
 			uri);
 	else
 		control_reply_failure(
-			connection, error, "the command was given up: %s", strerror(-error));
+			connection, error, "gave up the command: %s", strerror(-error));
 }
 
 /* The command line with secrets redacted, for the log; the caller frees it.  NULL: no memory. */

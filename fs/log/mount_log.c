@@ -234,7 +234,7 @@ static int open_rings(struct mount_log *log, const struct mount_log_options *opt
 	if (r == 0)
 		all.generation = changes.generation = &generation;
 	else if (r != -ENOENT)
-		log_warning("cannot use the sealing key beside \"%s\" (%s), going on without: "
+		log_warning("cannot use the sealing key beside \"%s\" (%s), continuing without: "
 			    "'isthmus log --verify' will say that the log is not sealed",
 			log->path, strerror(-r));
 	r = open_ring(log, RING_CHANGES, &changes);

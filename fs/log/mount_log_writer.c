@@ -37,7 +37,7 @@ static void note_state(struct mount_log *log)
 	if (is_failing && !log->is_failing)
 		log_warning("\"%s\": %s: %s until it can be written again", log->path,
 			strerror(-error),
-			log->is_required ? "the mount serves nothing" : "records are lost");
+			log->is_required ? "all operations fail" : "records are lost");
 	else if (!is_failing && log->is_failing)
 		log_warning("\"%s\" can be written again", log->path);
 	if (anchor_error && !log->stats.anchor_error)
@@ -64,8 +64,8 @@ static void note_removed(struct mount_log *log, struct ring *ring)
 		return;
 	if (log->removed)
 		log->removed();
-	log_warning("somebody removed or replaced \"%s/%s.jsonl\" while it was written: "
-		    "going on in a new file, %" PRIu64 " records are missing",
+	log_warning("another process removed or replaced \"%s/%s.jsonl\": continuing in a new "
+		    "file, %" PRIu64 " records are missing",
 		log->directory.path,
 		ring == &log->rings[RING_ALL] ? LOG_ALL_RING : LOG_CHANGES_RING, records);
 	pthread_mutex_lock(&log->lock);

@@ -86,7 +86,7 @@ test_mistyped_words_are_guessed() {
 	refused 2 'did you mean "--read-only"?' "$ISTHMUS" mount --readonly "$uri" "$mnt"
 	refused 2 'option "--ttl" needs a value' "$ISTHMUS" mount --ttl
 	refused 2 '"--json" takes no value' "$ISTHMUS" list --json=yes
-	refused 2 'there is no option "-x"' "$ISTHMUS" umount -x "$mnt"
+	refused 2 'unknown option "-x"' "$ISTHMUS" umount -x "$mnt"
 	refused 2 'Did you mean -o ttl?' "$ISTHMUS" mount -o tll=3 "$uri" "$mnt"
 	refused 2 'it has ssh_command, inside, timeout,' "$ISTHMUS" mount -o timout=3 ssh://box/x "$mnt"
 	refused 2 '"helper:" has no option "ssh_command", which is for ssh:; it has timeout,' \
@@ -103,7 +103,7 @@ test_mistyped_words_are_guessed() {
 	! grep 'id you mean' "$tmp/out" || fail "a word that is right is guessed at"
 	refused 2 'did you mean "--timeout"?' "$ISTHMUS" exec "$mnt" --timout 3 -- true
 	refused 2 'did you mean "write"?' "$ISTHMUS" log "$mnt" --op read,wrte
-	refused 2 'there is no operation "":' "$ISTHMUS" log "$mnt" --op ''
+	refused 2 'unknown operation "":' "$ISTHMUS" log "$mnt" --op ''
 	refused 2 "did you mean \"local:$tmp/ws\"?" "$ISTHMUS" mount "$tmp/ws" "$mnt"
 	refused 2 'did you mean "ssh://box/srv"?' "$ISTHMUS" mount box:/srv "$mnt"
 	refused 2 "the URI comes first: isthmus mount $uri $mnt" "$ISTHMUS" mount "$mnt" "$uri"

@@ -496,7 +496,7 @@ test_a_mount_without_a_log_says_so() {
 	XDG_STATE_HOME=$state umount_here
 	mount_here 2>/dev/null
 	XDG_STATE_HOME=$state "$ISTHMUS" log "$mnt" >"$tmp/out" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
-	grep -q 'keeps no log: these lines are of those before it' "$tmp/err" || fail "$(cat "$tmp/err")"
+	grep -q 'keeps no log: these lines are from earlier mounts' "$tmp/err" || fail "$(cat "$tmp/err")"
 	umount_here
 }
 

@@ -229,7 +229,7 @@ int options_parse(
 			continue;
 		length = strcspn(word + 2, "=");
 		if (!find_option(schema, word + 2, length, &option)) {
-			buffer_printf(problem, "there is no option %.*s", (int)length + 2, word);
+			buffer_printf(problem, "unknown option %.*s", (int)length + 2, word);
 			return -EINVAL;
 		}
 		if (word[2 + length])
