@@ -1,4 +1,4 @@
-/* Directories that a caller needs: loaded, or waited for where a scan will bring them. */
+/* Loads the directories that a caller needs, or waits for a scan that will bring them. */
 #include "ops/cache/cached_fetch.h"
 
 #include <errno.h>
@@ -10,11 +10,11 @@
 #include "ops/support/path.h"
 
 enum {
-	NAMES_WAIT_MAX_MS = 500,  /* for names that are on their way ... */
-	NAMES_PAUSE_MAX_MS = 250, /* ... and of which some came so lately */
-	LOAD_ENTRIES_MAX = 1000,  /* beyond the directory's own, in those below it */
+	NAMES_WAIT_MAX_MS = 500,  /* most that a caller waits for a scan to bring names */
+	NAMES_PAUSE_MAX_MS = 250, /* without names for so long, the scan counts as stalled */
+	LOAD_ENTRIES_MAX = 1000,  /* in the directories below, besides the directory's own */
 	LOAD_DEPTH = 3,
-	LOAD_FILE_MAX_BYTES = 4 << 10, /* content that a load brings along: a few small files */
+	LOAD_FILE_MAX_BYTES = 4 << 10, /* a load also brings the content of a few small files */
 	LOAD_CONTENT_MAX_BYTES = 64 << 10,
 	REFUSED_MS = 5000,
 };
@@ -24,8 +24,6 @@ uint64_t cached_round_trips_ms(const struct cached *c, unsigned count)
 	return c->round_trip_us * count / 1000;
 }
 
-/* Waits until something is learnt of what has the path's last name, or a directory is complete, or
- * the feed tells something; 20 ms at most.  -EINTR when the caller gave up. */
 int cached_wait_to_learn(struct cached *c, struct op_context *ctx, const char *path)
 {
 	struct waiter waiter = {.name = path_name(path)};
@@ -59,7 +57,6 @@ static void note_loaded(struct cached *c, const struct object_id *id, bool listi
 	d->refused_ms = r < 0 && r != -EINTR ? cached_now_ms() : 0;
 }
 
-/* `id`: of what is known to be there, or inode 0. */
 int cached_load(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *id, bool listing)
 {
@@ -105,8 +102,8 @@ void cached_own_directory(struct cached *c, const struct tree_look *look, const 
 		cached_start_prefetch(c, path, &request, 0);
 }
 
-/* Names are coming in, more of them all the time: those of one more directory come sooner than
- * asking for them would bring them. */
+/* Whether a scan is delivering names steadily, so that it will bring those of this directory sooner
+ * than a new request. */
 static bool is_flowing(const struct cached *c, const char *path)
 {
 	uint64_t now_ms = cached_now_ms(),
@@ -123,7 +120,7 @@ static bool is_flowing(const struct cached *c, const char *path)
 	return false;
 }
 
-/* Somebody else is at it, and it is worth waiting for. */
+/* Whether another load or scan will bring the directory, and is worth waiting for. */
 static bool is_coming(const struct cached *c, const char *path, uint64_t since_ms)
 {
 	uint64_t waited_ms = cached_now_ms() - since_ms;
@@ -139,7 +136,7 @@ static bool is_coming(const struct cached *c, const char *path, uint64_t since_m
 	return cached_find_prefetch(c, path, false);
 }
 
-/* It cannot be read, or what it says is void at once. */
+/* Whether a load is useless: it was refused, or its listing would be stale at once. */
 static bool is_hopeless(struct cached *c, const struct object_id *id)
 {
 	const struct directory *d = directory_find(c, id);
@@ -151,8 +148,8 @@ static bool is_hopeless(struct cached *c, const struct object_id *id)
 	return d->scanned && !cached_is_watched(c, id) && c->ttl_ms == 0;
 }
 
-/* Loads the directory that the path's last name is in, or waits until somebody else has.  -EAGAIN:
- * that is no use. */
+/* Loads the directory of the path's last name, or waits for another load of it.  -EAGAIN: a load is
+ * useless. */
 static int load_around(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *directory, uint64_t since_ms, bool *loaded)
 {
@@ -169,12 +166,12 @@ static int load_around(struct cached *c, struct op_context *ctx, const char *pat
 		return -EAGAIN;
 	*loaded = true;
 	r = cached_load(c, ctx, parent, directory, false);
-	/* What the workspace refuses to list, it may tell nevertheless. */
+	/* If the workspace refuses to list the directory, it may still answer for a name. */
 	return r == -EINTR || r == -ENOTCONN || r == -EIO ? r : 0;
 }
 
-/* Loads a directory whose attributes are asked for and whose entries no load has brought yet: they
- * are likely to be wanted next, and come in the same round trip.  -EAGAIN: it cannot be loaded. */
+/* Loads a directory whose attributes are requested, if no load has brought its entries: they are
+ * likely to be needed next, and arrive in the same round trip.  -EAGAIN: it cannot be loaded. */
 static int load_itself(struct cached *c, struct op_context *ctx, const char *path,
 	const struct object_id *id, uint64_t since_ms, bool *loaded)
 {
@@ -219,7 +216,7 @@ int cached_resolve(struct cached *c, struct op_context *ctx, const char *path,
 
 struct walker {
 	struct cached *c;
-	struct object_id unknown; /* a directory; inode 0: none */
+	struct object_id unknown; /* a subdirectory whose listing is not known; inode 0: none */
 };
 
 static bool find_unknown(void *user, const struct tree_entry *entry)
@@ -232,7 +229,8 @@ static bool find_unknown(void *user, const struct tree_entry *entry)
 	return !walker->unknown.inode;
 }
 
-/* The listing is known, but not what is below: do not wait until it is asked for. */
+/* The listing is known, but not those of subdirectories: starts to prefetch them, as a walk will
+ * need them. */
 static void consider_walk(struct cached *c, const struct object_id *id)
 {
 	struct walker walker = {.c = c};
@@ -249,7 +247,7 @@ static void consider_walk(struct cached *c, const struct object_id *id)
 		cached_consider_names(c, &walker.unknown, true);
 }
 
-/* What it leads to is a directory, or may be one. */
+/* Resolves the path to a directory, or to an object that may be one. */
 static int resolve_directory(
 	struct cached *c, struct op_context *ctx, const char *path, struct found *ret_found)
 {
@@ -259,8 +257,8 @@ static int resolve_directory(
 	return r == 0 && type && type != S_IFDIR ? -ENOTDIR : r;
 }
 
-/* It is known, and watched if it can be.  For names a scan is enough that is on its way and will
- * tell. */
+/* Whether what is wanted is known, and the directory watched if possible.  For names, a running
+ * scan that has it watched is enough. */
 static bool has_wanted(struct cached *c, const char *path, const struct object_id *id,
 	enum wanted_of_directory wanted)
 {
