@@ -25,24 +25,24 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
 static const char usage[] =
 	"usage: isthmus tool NAME [--OPTION VALUE]... [VALUE]...\n"
 	"       isthmus tool --list [--json]\n"
-	"       isthmus tool list [--json]        custom tools, too: where each is from, and why "
-	"not\n"
-	"       isthmus tool trust [--yes]        trust the tools that the project brings\n"
+	"       isthmus tool list [--json]        all tools: where each is from, and whether it "
+	"works\n"
+	"       isthmus tool trust [--yes]        trust the project's custom tools\n"
 	"       isthmus tool new NAME [--lang sh|python|c|ts]\n"
-	"       isthmus tool render CALL [--expanded]   what a custom tool draws of that call\n"
+	"       isthmus tool render CALL [--expanded]   let a custom tool draw an earlier call\n"
 	"\n"
 	"  --root DIR       work below DIR (default: the current directory)\n"
-	"  --json JSON      all arguments at once; \"-\": from standard input\n"
+	"  --json JSON      all arguments; \"-\": read them from standard input\n"
 	"  --output FORMAT  text (default) or json: the whole result\n"
-	"  --policy FILE    more rules that say what is allowed\n"
+	"  --policy FILE    read further permission rules\n"
 	"  --yes            allow everything that no rule denies\n"
-	"  --tool PATH      use the custom tool in PATH, too (may be repeated)\n"
-	"  --expanded       show all that a custom tool draws of its result\n"
-	"  --call-id ID     the id under which the mount's log records it\n"
+	"  --tool PATH      also use the custom tool in PATH (may be repeated)\n"
+	"  --expanded       show a custom tool's drawing of its result in full\n"
+	"  --call-id ID     record the call under this id in the mount's log\n"
 	"  --agent NAME, --user NAME, --conversation ID\n"
-	"                   on whose behalf, for the mount's log\n"
+	"                   recorded in the mount's log\n"
 	"\n"
-	"isthmus tool NAME --help shows the options of a tool, isthmus-tools(1) has the rest.\n";
+	"isthmus tool NAME --help shows the options of a tool; see also isthmus-tools(1).\n";
 
 struct request {
 	const char *root;

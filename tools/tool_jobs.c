@@ -194,7 +194,7 @@ static int execute_input(struct tool_call *call)
 		return fail_unknown(call);
 	if (r == -EPIPE)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, "Look at it with bash_output.",
-			"Background command %u reads no more input.", number_of(call));
+			"Background command %u has closed its input.", number_of(call));
 	if (r == -EAGAIN)
 		return tool_fail(call, TOOL_TIMEOUT, "Look at it with bash_output.",
 			"Background command %u has not read its input for 5 s.", number_of(call));

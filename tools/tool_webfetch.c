@@ -103,7 +103,7 @@ static int permission(struct tool_call *call)
 /* ---- The response ------------------------------------------------------------------------- */
 
 static const char not_for_everybody[] =
-	"The page is not for everybody, or not for programs: look for another source, or ask the "
+	"The page needs a login, or refuses programs: look for another source, or ask the "
 	"user.";
 
 static int fail_status(struct tool_call *call, const struct web_visit *visit)

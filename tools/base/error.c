@@ -9,7 +9,7 @@ static const struct tool_error_info words[] = {
 		"Check the path: list the directory with ls, or look for the name with find.",
 		true},
 	[TOOL_NOT_A_FILE] = {"NOT_A_FILE",
-		"Give the path of a regular file; use ls to see what a directory holds.", true},
+		"Give the path of a regular file; use ls to list a directory.", true},
 	[TOOL_NOT_A_DIRECTORY] = {"NOT_A_DIRECTORY",
 		"Give the path of a directory; use read for a file.", true},
 	[TOOL_ALREADY_EXISTS] = {"ALREADY_EXISTS",
@@ -30,13 +30,13 @@ static const struct tool_error_info words[] = {
 		"Give more of the lines around it so that it occurs once, or set replace_all.",
 		true},
 	[TOOL_NO_CHANGE] = {"NO_CHANGE",
-		"The file already is as wanted: go on, or give a new text that differs.", true},
+		"The file already has that content: continue, or give a different text.", true},
 	[TOOL_CONFLICT] = {"CONFLICT",
 		"Read the file again, make the edit for its present content, and use its new hash.",
 		true},
 	[TOOL_SYNTAX_ERROR] = {"SYNTAX_ERROR",
 		"Nothing was written. Correct the content at that place and call again; set "
-		"validate_syntax to false only when the content is meant to be so.",
+		"validate_syntax to false only if the content must stay like that.",
 		true},
 	[TOOL_TOO_LARGE] = {"TOO_LARGE", "Ask for less: a range of lines, or a narrower search.",
 		true},
@@ -46,8 +46,8 @@ static const struct tool_error_info words[] = {
 		true},
 	[TOOL_TIMEOUT] = {"TIMEOUT", "Give it more time with timeout_s, or do it in smaller steps.",
 		true},
-	[TOOL_ABORTED] = {"ABORTED", "It was cancelled: call again only if it is still wanted.",
-		true},
+	[TOOL_ABORTED] = {"ABORTED",
+		"The call was cancelled: repeat it only if it is still needed.", true},
 	[TOOL_NO_SPACE] = {"NO_SPACE",
 		"The old content is untouched. Free space at the workspace (delete what is not "
 		"needed), "
@@ -63,7 +63,7 @@ static const struct tool_error_info words[] = {
 		"This workspace cannot do that: do it another way, for example with bash.", false},
 	[TOOL_EXIT_STATUS] = {"EXIT_STATUS", "Read the output above for the reason.", true},
 	[TOOL_RATE_LIMITED] = {"RATE_LIMITED",
-		"Wait a minute before you ask there again, or use another source.", true},
+		"Wait a minute before the next request to that host, or use another source.", true},
 };
 
 const struct tool_error_info *tool_error_info(enum tool_error_code code)

@@ -12,19 +12,18 @@
 static const char usage[] =
 	"usage: isthmus session [--conversation ID] [EVENT]\n"
 	"\n"
-	"Shows the results that custom tools have their state from in a session; those that count\n"
-	"have a \"*\".  With EVENT it says what happens to the session, also to a server that "
-	"runs\n"
-	"(isthmus mcp), which tells the tools that live:\n"
+	"Shows the results of custom tools in a session, with a \"*\" for those on the current\n"
+	"branch.  With EVENT, records an event of the session; a running server (isthmus mcp)\n"
+	"notifies the tools that live in the session:\n"
 	"\n"
-	"  start         it begins, or is taken up again\n"
-	"  switch ID     whoever was given this session goes on in the session ID, until start\n"
-	"  branch CALL   it goes on from the result of that call, as a branch of its own\n"
-	"  tree CALL     it goes on from there\n"
-	"  shutdown      it is over: tools that live end\n"
+	"  start         the session begins, or is resumed\n"
+	"  switch ID     all users of this session use the session ID instead, until start\n"
+	"  branch CALL   the session continues after the result of that call, on a new branch\n"
+	"  tree CALL     the session moves to the result of that call\n"
+	"  shutdown      the session ends, and so do the tools that live in it\n"
 	"\n"
 	"  --conversation ID   the session; default: ISTHMUS_SESSION, or CLAUDE_CODE_SESSION_ID,\n"
-	"                      which hooks of Claude Code have\n";
+	"                      which Claude Code sets for its hooks\n";
 
 static int show(void)
 {

@@ -95,10 +95,10 @@ static int fail(struct tool_call *call, const char *name, const struct answer *a
 			name, answer->width, answer->height, IMAGE_PIXELS_MAX / 1000000);
 	if (r == -ETIMEDOUT || r == -ENOENT || r == ENOMEM)
 		return tool_fail(call, TOOL_TOO_LARGE, smaller_copy,
-			"The image \"%s\" takes more time or memory than decoding may.", name);
+			"Decoding the image \"%s\" takes too much time or memory.", name);
 	return tool_fail(call, TOOL_BINARY_FILE,
 		"Look at the bytes with encoding \"base64\", or repair it with bash.",
-		"The image \"%s\" is broken: it cannot be decoded.", name);
+		"The image \"%s\" is damaged: it cannot be decoded.", name);
 }
 
 int image_show(

@@ -48,7 +48,7 @@ static int fail(struct tool_call *call, const char *path, int r, const char *wor
 	if (r < 0)
 		return tool_fail(call, TOOL_TOO_LARGE,
 			"Give one page, or make a smaller copy with bash.",
-			"The PDF \"%s\" takes more time or memory than reading it may.", path);
+			"Reading the PDF \"%s\" takes too much time or memory.", path);
 	if (!*words)
 		words = "it cannot be parsed";
 	return tool_fail(call, TOOL_BINARY_FILE,

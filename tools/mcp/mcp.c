@@ -463,14 +463,14 @@ static const char usage[] =
 	"usage: isthmus mcp [--policy FILE] [--yes] [--user NAME] [--conversation ID]\n"
 	"                   [--tool PATH]... [--channel] [DIR]\n"
 	"\n"
-	"Serves the tools for DIR (default: the current directory) to an agent, as a server of\n"
-	"the Model Context Protocol on standard input and output.\n"
-	"  --policy FILE      rules that say what is allowed (isthmus-tools(1), PERMISSIONS)\n"
+	"Serves the tools for DIR (default: the current directory) to an agent, by the Model\n"
+	"Context Protocol on standard input and output.\n"
+	"  --policy FILE      read permission rules (isthmus-tools(1), PERMISSIONS)\n"
 	"  --yes              allow everything that no rule denies\n"
-	"  --tool PATH        serve the custom tool in PATH, too (may be repeated)\n"
-	"  --user NAME        on whose behalf, for the mount's log\n"
-	"  --conversation ID  the conversation that the calls belong to, for the mount's log\n"
-	"  --channel          messages of custom tools go to Claude Code's channel at once\n";
+	"  --tool PATH        also serve the custom tool in PATH (may be repeated)\n"
+	"  --user NAME        record this user in the mount's log\n"
+	"  --conversation ID  record this conversation in the mount's log\n"
+	"  --channel          send messages of custom tools to Claude Code's channel at once\n";
 
 struct options {
 	const char *directory;

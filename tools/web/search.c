@@ -289,7 +289,7 @@ static int read_answer(struct tool_call *call, const struct search_provider *pro
 	if (r == -EPROTO)
 		return tool_fail(call, TOOL_IO_ERROR,
 			"Call once more later, or use webfetch with an address that you know.",
-			"The answer of %s is not in the form that it publishes.", provider->name);
+			"The answer of %s has an unknown format.", provider->name);
 	return r < 0 ? tool_fail_errno(call, r, "search", NULL) : 0;
 }
 
@@ -332,7 +332,7 @@ int search(struct tool_call *call, const char *query, int count, int64_t timeout
 		return tool_fail_errno(call, -ENOMEM, "search", NULL);
 	if (!is_key(key))
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, "Ask the user to check the key.",
-			"The key in %s has blanks or other characters that no key has.",
+			"The key in %s has blanks or other characters that are not valid in a key.",
 			provider->key_name);
 	base = strdup(base_of(provider, &own_url));
 	if (!base)
