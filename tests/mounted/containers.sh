@@ -177,7 +177,7 @@ test_doctor_says_what_a_container_is_like() {
 	! "$engine" exec sick grep -q '^overlay / ' /proc/mounts || finds warning 'overlay: files belong to the container'
 	grep -qE 'user namespaces (are refused|can be made)' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
 	"$ISTHMUS" doctor "$engine://sickbare/app" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"
-	finds warning 'none: exec runs programs, but no command lines'
+	finds warning 'none: exec can run programs but no command lines'
 	wait_for 10 nothing_of_ours sick || fail "left $(ours sick)"
 	expect '' "$(files_of_ours sick)" "files left"
 	! "$ISTHMUS" doctor "$engine://nosuch/work" >"$tmp/doctor" || fail "$(cat "$tmp/doctor")"

@@ -18,7 +18,7 @@ test_the_log_is_for_its_owner() {
 	other test -x "$ISTHMUS" || skip "other users cannot reach $ISTHMUS"
 	other env -u XDG_RUNTIME_DIR -u XDG_STATE_HOME HOME=/nonexistent "$ISTHMUS" log "$mnt" >"$tmp/out" 2>&1 || status=$?
 	expect 1 "$status" "exit code"
-	grep -q "another user's" "$tmp/out" || fail "it says: $(cat "$tmp/out")"
+	grep -q "belongs to another user" "$tmp/out" || fail "it says: $(cat "$tmp/out")"
 }
 
 # Where there are no access lists as well.

@@ -91,7 +91,7 @@ def one_provider(root, server, table, provider):
     fails(page('{"detail": {"error": "Bad key"}}', JSON, 401), "PERMISSION_DENIED", "Bad key")
     fails(page('{"message": "slow down"}', JSON, 429), "RATE_LIMITED", "slow down")
     fails(page("<h1>oops</h1>", status=500), "IO_ERROR", "status 500: oops")
-    fails(page('{"results": [{"ti' if path != "/html/" else "<p>nothing of that", JSON), "IO_ERROR", "form that it publishes")
+    fails(page('{"results": [{"ti' if path != "/html/" else "<p>nothing of that", JSON), "IO_ERROR", "unknown format")
     fails(page(b"x" * (6 << 20), JSON), "TOO_LARGE", "5 MB")
     fails(redirect(server.url + "/elsewhere"), "IO_ERROR", "302")
     released = threading.Event()
