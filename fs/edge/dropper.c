@@ -47,9 +47,12 @@ struct dropper {
 bool dropper_is_being_written(const struct inode *inode)
 {
 	const struct inode_file *file = inode_file(inode);
+	uint16_t written_ms;
 
-	return file && file->mappers &&
-	       (uint16_t)((uint16_t)clock_now_ms() - file->written_ms) < WRITTEN_MS;
+	if (!file || !file->mappers)
+		return false;
+	written_ms = file->written_ms; /* first: a write may come between the two */
+	return (uint16_t)((uint16_t)clock_now_ms() - written_ms) < WRITTEN_MS;
 }
 
 /* With the lock held: something is due then. */

@@ -260,9 +260,12 @@ enum drops_added drops_want(struct drops *d, struct inode *inode, bool pages,
 		drop->version = *version;
 	if (!drop->wanted)
 		drop->wanted_ns = now_ns;
+	if (pages)
+		drop->not_before_ns = not_before_ns;
+	else
+		drop->attributes_first = true;
 	if (drop->wanted != DROP_PAGES)
 		drop->wanted = pages ? DROP_PAGES : DROP_ATTRIBUTES;
-	drop->not_before_ns = not_before_ns;
 	return is_new ? DROPS_NEW : DROPS_KNOWN;
 }
 
@@ -274,13 +277,16 @@ static uint64_t due(
 
 	if (until_ns)
 		return until_ns;
-	return mode == DROPS_USUAL && drop->not_before_ns > now_ns ? drop->not_before_ns : 0;
+	if (drop->wanted != DROP_PAGES || mode != DROPS_USUAL)
+		return 0;
+	return drop->not_before_ns > now_ns ? drop->not_before_ns : 0;
 }
 
 static enum drop_what take(struct drops *d, struct drop *drop, enum drops_mode mode,
 	uint64_t now_ns, uint64_t *ret_due_ns)
 {
 	enum drop_what what;
+	uint64_t due_ns;
 
 	if (drop->repeat_ns && drop->repeat_ns <= now_ns) {
 		drop->repeat_ns = 0;
@@ -290,12 +296,17 @@ static enum drop_what take(struct drops *d, struct drop *drop, enum drops_mode m
 		earlier(ret_due_ns, drop->repeat_ns);
 	if (!drop->wanted)
 		return DROP_NOTHING;
-	if (due(d, drop, mode, now_ns)) {
-		earlier(ret_due_ns, due(d, drop, mode, now_ns));
-		return DROP_NOTHING;
-	}
+	due_ns = due(d, drop, mode, now_ns);
 	what = drop->wanted;
-	drop->wanted = DROP_NOTHING;
+	if (due_ns) {
+		earlier(ret_due_ns, due_ns);
+		if (!drop->attributes_first || locked_until(d, drop, now_ns))
+			return DROP_NOTHING;
+		what = DROP_ATTRIBUTES; /* the pages follow */
+	} else {
+		drop->wanted = DROP_NOTHING;
+	}
+	drop->attributes_first = false;
 	if (!drop->under_way++)
 		drop->taken_ns = drop->wanted_ns;
 	repeat_after_replies(d, drop, now_ns);

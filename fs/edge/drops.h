@@ -32,6 +32,7 @@ struct drops {
 	struct drop {
 		struct inode *inode;
 		enum drop_what wanted;
+		bool attributes_first;        /* pages that have to wait do not keep them back */
 		unsigned under_way;           /* threads that are sending it now */
 		struct inode_version version; /* that was found; mode 0: not known */
 		uint64_t wanted_ns, not_before_ns;

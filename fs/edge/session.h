@@ -255,6 +255,18 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 	const struct attributes *attributes, uint64_t at, const uint32_t *changes,
 	struct fuse_entry_param *ret_entry, struct inode **ret_inode);
 
+/* Before a reply with attributes of a file that is being written to here and may be mapped: if only
+ * the times are new, makes the kernel discard them.  Else it would drop the pages because of the
+ * new mtime, with a write that is still on its way to the daemon; the page would come back as it
+ * was before, and a map be written back over that write.  The program that asked gets the times
+ * all the same. */
+void session_keep_pages(struct session *s, struct inode *inode, const struct inode_note *note);
+
+/* Makes the kernel discard the attributes that it has or has asked for, none of which need be
+ * wrong; but not those of a file that was locked, as the holder of the lock would go by the old
+ * size. Waits for nothing, so that requests for pages may do so too. */
+void session_discard_attributes(struct session *s, struct inode *inode);
+
 /* Tells the kernel to drop the attributes of the inode, and with `data` its pages too.  -ENOENT:
  * the kernel does not know it (yet). */
 int session_drop_inode(struct session *s, struct inode *inode, bool data);

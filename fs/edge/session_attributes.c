@@ -25,6 +25,7 @@ static void reply_attributes(struct request *r, struct inode *inode, int result,
 	if (!r->by_name && !is_async) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
 		ttl = session_ttl(r->session, note.lifetime);
+		session_keep_pages(r->session, inode, &note);
 	}
 	request_record(r, 0);
 	fuse_reply_attr(r->fuse, &stat, ttl);

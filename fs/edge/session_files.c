@@ -267,14 +267,20 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)
 		content_has_changed(&r, handle);
+	if (done > 0 && inode_file(handle->inode)->mappers)
+		inode_table_grown(r.mount->inodes, handle->inode, (uint64_t)(offset + done));
 	if (!fi->writepage)
 		drop_read_too_early(r.session, handle->inode, size, offset);
 	if (done > 0 && !(fi->flags & O_APPEND))
 		content_hash_write(handle->hash, data, (size_t)done, offset);
 	else if (done > 0)
 		content_hash_disturb(handle->hash);
-	if (fi->writepage)
+	if (fi->writepage) {
 		r.session->pages_under_way--;
+		/* Unlike a write(2), this does not make the kernel discard the reply to a GETATTR
+		 * that was answered before. */
+		session_discard_attributes(r.session, handle->inode);
+	}
 	if (has_pages)
 		dropper_end_pages(r.session->dropper, &pages);
 	if (request_failed(&r, done))

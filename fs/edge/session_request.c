@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "fs/edge/dropper.h"
 #include "fs/edge/invalidate.h"
 #include "fs/log/caller_signals.h"
 #include "ops/support/cleanup.h"
@@ -20,6 +21,8 @@ static const uint64_t STALE_NS = 1000000000;
 
 /* Extra grace for a caller that was descheduled early in its path walk. */
 static const uint64_t HELD_UP_NS = 4000000000;
+
+enum { RESIZED_MS = 100 }; /* by then the kernel has asked for the size again */
 
 static const uint64_t CHECK_CALLER_NS = 100000000; /* between two checks of a caller that waits */
 static const uint64_t ASKED_TO_END_NS =
@@ -518,7 +521,24 @@ int session_enter(struct session *s, struct inode *parent, const char *name,
 		ret_entry->entry_timeout = session_ttl(s, inode_lifetime(parent));
 	}
 	session_stat(s, *ret_inode, a, &ret_entry->attr);
+	session_keep_pages(s, *ret_inode, &note);
 	return note.was_missing;
+}
+
+void session_keep_pages(struct session *s, struct inode *inode, const struct inode_note *note)
+{
+	struct inode_file *file = inode_file(inode);
+	uint32_t now_ms = (uint32_t)clock_now_ms();
+
+	if (!file)
+		return;
+	if (note->has_other_size)
+		file->resized_ms = now_ms;
+	/* The kernel may not have the size yet, as a drop can overtake the reply; and the holder of
+	 * a lock must get what is there. */
+	if (!note->has_other_kind && now_ms - file->resized_ms > RESIZED_MS && !file->was_locked &&
+		dropper_is_being_written(inode))
+		session_drop_inode(s, inode, false);
 }
 
 static atomic_uint *pages_turn(struct session *s, const struct inode *inode)
@@ -542,6 +562,12 @@ void session_bar_content(struct session *s, struct inode *inode, bool drops)
 	if (file && drops)
 		file->content_given = false;
 	pthread_rwlock_unlock(&s->store_lock);
+}
+
+void session_discard_attributes(struct session *s, struct inode *inode)
+{
+	if (!inode_file(inode)->was_locked)
+		fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), -1, 0);
 }
 
 int session_drop_inode(struct session *s, struct inode *inode, bool data)

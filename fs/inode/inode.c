@@ -562,6 +562,7 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 	struct inode_note *ret_note)
 {
 	struct inode_file *file = inode_file(inode);
+	const slab_ref kind = inode->kind;
 	struct inode_version version;
 
 	inode_version_of(a, &version);
@@ -570,13 +571,15 @@ void inode_note(struct inode_table *t, struct inode *inode, const struct attribu
 	if (file && version.ctime_ns != inode->ctime_ns)
 		file->rewritten = true; /* the mtime may have been set back */
 	ret_note->has_shrunk = version.size_bytes < inode->size_bytes;
+	ret_note->has_other_size = version.size_bytes != inode->size_bytes;
 	ret_note->superseded = NULL;
 	ret_note->is_old = ret_note->is_another = ret_note->was_missing = false;
 	ret_note->only_handle = !file || !file->handles || !file->handles->next;
 	inode->size_bytes = version.size_bytes;
 	inode->mtime_ns = version.mtime_ns;
 	inode->ctime_ns = version.ctime_ns;
-	set_kind(t, inode, file_kind_at(inode->kind)->device, &version);
+	set_kind(t, inode, file_kind_at(kind)->device, &version);
+	ret_note->has_other_kind = inode->kind != kind;
 	ret_note->lifetime = lifetime_in(t, inode, a->nlink);
 }
 
@@ -597,6 +600,14 @@ void inode_table_note(struct inode_table *t, struct inode *inode, const struct a
 {
 	pthread_mutex_lock(&t->lock);
 	inode_note(t, inode, a, ret_note);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void inode_table_grown(struct inode_table *t, struct inode *inode, uint64_t size_bytes)
+{
+	pthread_mutex_lock(&t->lock);
+	if (size_bytes > inode->size_bytes)
+		inode->size_bytes = size_bytes;
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -86,6 +86,7 @@ struct inode_file {
 	struct direct_write *_Atomic direct_writes; /* ... struct session's direct_writes_lock */
 	atomic_uint mappers;         /* handles that a shared map can be written through */
 	_Atomic uint16_t written_ms; /* through this mount, last: it wraps around */
+	_Atomic uint32_t resized_ms; /* when a look last found another size than the kernel's */
 	atomic_bool content_given;   /* the kernel has all of it; session's store_lock */
 	atomic_bool rewritten;       /* perhaps: ctime has moved since it was last opened */
 	atomic_bool was_locked;      /* by fcntl(2), at some time */
@@ -224,10 +225,12 @@ struct inode_note {
 	enum lifetime lifetime; /* of the attributes; by the parent and a directory itself */
 	bool data_changed;      /* the content is not what the kernel last got ... */
 	bool has_shrunk;        /* ... and less of it */
-	bool only_handle;       /* at most one handle is open */
-	bool is_old;            /* inode_table_enter(): a later look at the name is known */
-	bool is_another;  /* inode_table_enter(): the kernel lately got another object for it */
-	bool was_missing; /* inode_table_enter(): ... or, at some time, that it is absent */
+	bool has_other_size;
+	bool has_other_kind; /* mode, owner, links */
+	bool only_handle;    /* at most one handle is open */
+	bool is_old;         /* inode_table_enter(): a later look at the name is known */
+	bool is_another;     /* inode_table_enter(): the kernel lately got another object for it */
+	bool was_missing;    /* inode_table_enter(): ... or, at some time, that it is absent */
 	struct inode *superseded; /* inode_table_enter(): what had this id, or the directory that
 				   * had this name; with a reference for the caller; or NULL */
 };
@@ -270,6 +273,9 @@ int inode_table_enter_stale(
 /* Newer attributes of a known object. */
 void inode_table_note(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, struct inode_note *ret_note);
+
+/* A write through this mount has reached up to here: the kernel has this size, or a larger one. */
+void inode_table_grown(struct inode_table *table, struct inode *inode, uint64_t size_bytes);
 
 /* The hash of the object's content in this version, if the last change through this mount made it.
  * False: not known.  has_hash(): the hash of some version is known. */

@@ -337,6 +337,47 @@ test_writes_and_maps_of_one_page_lose_nothing() {
 	END
 }
 
+# The kernel is kept from dropping the pages of a file that is written and mapped; all the same every
+# look has the attributes of now.
+test_looks_at_a_mapped_file_have_its_attributes() {
+	need python3
+	python3 - "$mnt/looked" "$backing/looked" <<-'END'
+		import mmap, os, sys, time
+		path, backing = sys.argv[1:]
+		def of(stat):
+		    return stat.st_mtime_ns, stat.st_size, stat.st_mode
+		def is_seen(got):
+		    before, seen, after = of(os.stat(backing)), of(got()), of(os.stat(backing))
+		    return seen in (before, after) or before != after
+		# What is changed at the workspace shows when the feed has told of it.
+		def wait_for(is_so):
+		    end = time.monotonic() + 5
+		    while not is_so():
+		        assert time.monotonic() < end
+		with open(path, "wb") as f:
+		    f.write(bytes(2 * mmap.PAGESIZE))
+		with open(path, "r+b") as f, open(path, "rb") as other:
+		    area = mmap.mmap(f.fileno(), 2 * mmap.PAGESIZE)
+		    for i in range(3000):
+		        area[2 * i + 1] = 1
+		        os.pwrite(f.fileno(), b"w", 2 * i)
+		        assert is_seen(lambda: os.stat(path)), i
+		        assert is_seen(lambda: os.fstat(f.fileno())), i
+		        if i % 500 == 0:
+		            os.chmod(backing, 0o600 + i // 500)
+		            wait_for(lambda: is_seen(lambda: os.stat(path)))
+		            with open(backing, "ab") as there:
+		                there.write(b"grown")
+		            os.pwrite(f.fileno(), b"w", 2 * i)
+		            size = os.stat(backing).st_size
+		            wait_for(lambda: os.pread(other.fileno(), 9, size - 5) == b"grown")
+		    area.flush()
+		with open(backing, "rb") as f:
+		    text = f.read(6000)
+		assert text == b"w\1" * 3000, text
+	END
+}
+
 # The content of a small file is put into the kernel's pages when it is opened to be read: not over what
 # another descriptor, which was opened meanwhile, has written or changed in a map.
 test_an_open_brings_nothing_of_before_back() {

@@ -89,8 +89,8 @@ test_an_open_sees_what_nothing_reports() {
 
 # Pages are dropped at each open, but not from under who changes them in a map while they are written
 # (fs/POSIX.md): where one write and the next took 80 ms together nothing is promised.
-# One write of some 90,000 is lost for a reason that is not known (fs/POSIX.md): one in a run is let
-# pass.  Without the 80 ms it is about one of 13,000, several in a run.
+# On an overloaded machine one of 4,000,000 was lost all the same (fs/POSIX.md): so it must lose some
+# twice.  It is one of 60,000 where the pages of a file that is being written are dropped.
 test_who_maps_a_file_loses_nothing_as_others_open_it() {
 	need python3
 
@@ -136,12 +136,18 @@ test_who_maps_a_file_loses_nothing_as_others_open_it() {
 		        text = f.read()
 		    if not done[1]:
 		        lost.append(2 * count - text.count(b"w") - text.count(b"m"))
-		    assert sum(lost) <= 1, lost
 		    return not done[1]
-		main, end, judged, lost = os.getpid(), time.monotonic() + 4, 0, []
-		while judged < 40 and time.monotonic() < end:
-		    judged += is_judged()
-		if not judged:
+		def losses():
+		    end = time.monotonic() + 4
+		    while len(lost) < 40 and time.monotonic() < end and not sum(lost):
+		        is_judged()
+		    return sum(lost)
+		main, lost = os.getpid(), []
+		if losses():
+		    print("lost:", lost)
+		    lost.clear()
+		    assert not losses(), lost
+		if not lost:
 		    sys.exit(9)
 	END
 }

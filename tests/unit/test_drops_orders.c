@@ -845,7 +845,8 @@ static void put_drops(void)
 	const struct drops *d = &w.drops;
 
 	for (unsigned i = 0; i < d->count; i++) {
-		put_number(d->drops[i].wanted | d->drops[i].under_way << 8);
+		put_number(d->drops[i].wanted | (uint64_t)d->drops[i].attributes_first << 7 |
+			   d->drops[i].under_way << 8);
 		put_version(&d->drops[i].version);
 		put_time(d->drops[i].wanted ? d->drops[i].wanted_ns + DROPS_LOCK_NS : 0);
 		put_time(d->drops[i].not_before_ns);
@@ -1120,6 +1121,24 @@ static void test_nothing_is_repeated_for_replies_that_are_installed(void)
 	CHECK(due_ns == 0);
 }
 
+/* Pages wait for the end of a map that is being written, whatever is found meanwhile. */
+static void test_attributes_do_not_hurry_the_pages(void)
+{
+	struct drops drops = {0};
+	const struct inode_version version = {.mode = 1};
+	uint64_t now_ns = 10 * DROPS_LOCK_NS, later_ns = now_ns + 80000000, due_ns = 0;
+
+	CHECK_RC(DROPS_NEW, drops_want(&drops, inode, true, &version, later_ns, now_ns));
+	CHECK_RC(DROP_NOTHING, drops_take(&drops, inode, DROPS_USUAL, now_ns, &due_ns));
+	CHECK(due_ns == later_ns);
+	CHECK_RC(DROPS_KNOWN, drops_want(&drops, inode, false, &version, 0, now_ns));
+	CHECK_RC(DROP_ATTRIBUTES, drops_take(&drops, inode, DROPS_USUAL, now_ns, &due_ns));
+	CHECK(!drops_end(&drops, inode));
+	CHECK_RC(DROP_NOTHING, drops_take(&drops, inode, DROPS_USUAL, now_ns, &due_ns));
+	CHECK_RC(DROP_PAGES, drops_take(&drops, inode, DROPS_USUAL, later_ns, &due_ns));
+	CHECK(drops_end(&drops, inode));
+}
+
 int main(void)
 {
 	static const struct test_case tests[] = {
@@ -1127,6 +1146,7 @@ int main(void)
 		TEST(test_all_orders_of_small_cases_are_right),
 		TEST(test_each_rule_is_needed),
 		TEST(test_nothing_is_repeated_for_replies_that_are_installed),
+		TEST(test_attributes_do_not_hurry_the_pages),
 	};
 
 	return test_run("drops orders", tests, getenv("DROPS_SECONDS") ? 1 : array_size(tests));
