@@ -315,7 +315,7 @@ def hello(root, nonce=None, session=bytes(16), token=bytes(16), received=0, ling
 
 def welcome(nonce, session, token, capabilities, uid, gid, received=0, resumed=0, error=0, reason=b""):
     return opening(WELCOME, nonce, number(VERSION) + signed(error) + string(reason) + number(resumed) + session + token
-                   + numbers(received, capabilities, uid, gid, 1))
+                   + numbers(received, capabilities, uid, gid, 1) + string(b"") + number(0))
 
 
 def read_welcome(body):

@@ -426,9 +426,33 @@ static void test_a_hello_may_be_cut_at_every_byte(void)
 	}
 }
 
+/* The body of what hello_encode() or welcome_encode() wrote. */
+static struct buffer body_of(const struct wire_writer *w)
+{
+	const size_t prefix = MAGIC_BYTES + NONCE_BYTES + 4;
+
+	return (struct buffer){.data = w->buffer.data + prefix, .size = w->buffer.size - prefix};
+}
+
+static void test_a_hello_has_all_fields_of_its_version(void)
+{
+	struct hello other = sample_hello, got;
+	cleanup_wire_writer struct wire_writer w = {0}, number = {0};
+	struct buffer body;
+
+	hello_encode(&w, &sample_hello);
+	body = body_of(&w);
+	for (size_t size = 0; size < body.size; size++)
+		CHECK_RC(-EPROTO, hello_decode(other.nonce, body.data, size, &got));
+	CHECK_RC(0, hello_decode(other.nonce, body.data, body.size, &got));
+	wire_put_number(&number, PROTOCOL_VERSION + 1);
+	CHECK_RC(0, hello_decode(other.nonce, number.buffer.data, number.buffer.size, &got));
+	CHECK_RC(PROTOCOL_VERSION + 1, (int)got.version);
+}
+
 static void test_a_welcome_keeps_its_fields(void)
 {
-	const struct welcome welcome = {.version = 1,
+	struct welcome welcome = {.version = PROTOCOL_VERSION,
 		.error = -EACCES,
 		.reason = "no",
 		.resumed = true,
@@ -439,15 +463,13 @@ static void test_a_welcome_keeps_its_fields(void)
 		.channels = 4,
 		.identity = "boot-1",
 		.takes_compressed = true};
-	cleanup_wire_writer struct wire_writer w = {0};
+	cleanup_wire_writer struct wire_writer w = {0}, other = {0};
 	struct welcome got;
-	size_t prefix = MAGIC_BYTES + NONCE_BYTES + 4;
-	cleanup_wire_writer struct wire_writer identity = {0};
-	size_t without_identity, without_compression; /* as helpers before version 0.2 end */
+	struct buffer body;
 
 	welcome_encode(&w, &welcome);
-	CHECK_RC(0, welcome_decode(
-			    welcome.nonce, w.buffer.data + prefix, w.buffer.size - prefix, &got));
+	body = body_of(&w);
+	CHECK_RC(0, welcome_decode(welcome.nonce, body.data, body.size, &got));
 	CHECK_RC(-EACCES, got.error);
 	CHECK_STRING("no", got.reason);
 	CHECK(got.resumed && got.received == 9 && got.capabilities == 3 && got.owner_uid == 1000 &&
@@ -455,12 +477,12 @@ static void test_a_welcome_keeps_its_fields(void)
 	CHECK(memcmp(got.token, "secret", 7) == 0);
 	CHECK_STRING("boot-1", got.identity);
 	CHECK(got.takes_compressed);
-	wire_put_string(&identity, "boot-1");
-	without_compression = w.buffer.size - prefix - 1;
-	without_identity = without_compression - identity.buffer.size;
-	for (size_t size = 0; size < w.buffer.size - prefix; size++)
-		CHECK_RC(size == without_identity || size == without_compression ? 0 : -EPROTO,
-			welcome_decode(welcome.nonce, w.buffer.data + prefix, size, &got));
+	for (size_t size = 0; size < body.size; size++)
+		CHECK_RC(-EPROTO, welcome_decode(welcome.nonce, body.data, size, &got));
+	welcome.version++;
+	welcome_encode(&other, &welcome);
+	CHECK_RC(0, welcome_decode(welcome.nonce, body_of(&other).data, 8, &got));
+	CHECK_STRING("no", got.reason);
 }
 
 TEST_MAIN("wire", TEST(test_numbers_keep_their_value),
@@ -472,4 +494,5 @@ TEST_MAIN("wire", TEST(test_numbers_keep_their_value),
 	TEST(test_an_entry_cannot_leave_its_directory), TEST(test_facts_keep_what_is_told),
 	TEST(test_a_change_names_its_directory), TEST(test_a_frame_header_keeps_its_fields),
 	TEST(test_a_hello_is_found_behind_noise_and_nothing_beyond_is_taken),
-	TEST(test_a_hello_may_be_cut_at_every_byte), TEST(test_a_welcome_keeps_its_fields))
+	TEST(test_a_hello_may_be_cut_at_every_byte),
+	TEST(test_a_hello_has_all_fields_of_its_version), TEST(test_a_welcome_keeps_its_fields))

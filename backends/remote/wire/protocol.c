@@ -122,52 +122,60 @@ static void get_token(struct wire_reader *r, uint8_t *out, size_t size)
 		memcpy(out, bytes, size);
 }
 
-/* Fields that a later version appends to its hello are skipped: `version` decides what is spoken.
- */
+static void get_hello(struct wire_reader *r, struct hello *hello)
+{
+	get_token(r, hello->session, TOKEN_BYTES);
+	get_token(r, hello->token, TOKEN_BYTES);
+	hello->received = wire_get_number(r);
+	hello->linger_seconds = wire_get_number(r);
+	hello->root = wire_get_string(r);
+	hello->ends = wire_get_number_max(r, 1);
+	hello->channel = wire_get_number_max(r, CHANNELS_MAX - 1);
+	hello->compression = (enum compression)wire_get_number_max(r, COMPRESSIONS - 1);
+}
+
 int hello_decode(
 	const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t size, struct hello *ret_hello)
 {
 	struct wire_reader r = wire_reader_over(body, size);
-	struct hello hello = {0};
+	struct hello hello = {.root = ""};
 
 	memcpy(hello.nonce, nonce, NONCE_BYTES);
 	hello.version = wire_get_number(&r);
-	get_token(&r, hello.session, TOKEN_BYTES);
-	get_token(&r, hello.token, TOKEN_BYTES);
-	hello.received = wire_get_number(&r);
-	hello.linger_seconds = wire_get_number(&r);
-	hello.root = wire_get_string(&r);
-	hello.ends = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
-	if (wire_reader_left(&r) > 0)
-		hello.channel = wire_get_number_max(&r, CHANNELS_MAX - 1);
-	if (wire_reader_left(&r) > 0)
-		hello.compression = (enum compression)wire_get_number_max(&r, COMPRESSIONS - 1);
+	if (hello.version == PROTOCOL_VERSION)
+		get_hello(&r, &hello);
 	if (r.failed)
 		return -EPROTO;
 	*ret_hello = hello;
 	return 0;
 }
 
+static void get_welcome(struct wire_reader *r, struct welcome *welcome)
+{
+	welcome->resumed = wire_get_number_max(r, 1);
+	get_token(r, welcome->session, TOKEN_BYTES);
+	get_token(r, welcome->token, TOKEN_BYTES);
+	welcome->received = wire_get_number(r);
+	welcome->capabilities = wire_get_number(r);
+	welcome->owner_uid = (uint32_t)wire_get_number_max(r, UINT32_MAX);
+	welcome->owner_gid = (uint32_t)wire_get_number_max(r, UINT32_MAX);
+	welcome->channels = wire_get_number(r);
+	welcome->identity = wire_get_string(r);
+	welcome->takes_compressed = wire_get_number_max(r, 1);
+}
+
 int welcome_decode(const uint8_t nonce[NONCE_BYTES], const uint8_t *body, size_t size,
 	struct welcome *ret_welcome)
 {
 	struct wire_reader r = wire_reader_over(body, size);
-	struct welcome welcome = {0};
+	struct welcome welcome = {.identity = ""};
 
 	memcpy(welcome.nonce, nonce, NONCE_BYTES);
 	welcome.version = wire_get_number(&r);
 	welcome.error = (int)wire_get_error(&r);
 	welcome.reason = wire_get_string(&r);
-	welcome.resumed = wire_get_number_max(&r, 1);
-	get_token(&r, welcome.session, TOKEN_BYTES);
-	get_token(&r, welcome.token, TOKEN_BYTES);
-	welcome.received = wire_get_number(&r);
-	welcome.capabilities = wire_get_number(&r);
-	welcome.owner_uid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
-	welcome.owner_gid = (uint32_t)wire_get_number_max(&r, UINT32_MAX);
-	welcome.channels = wire_get_number(&r);
-	welcome.identity = wire_reader_left(&r) > 0 ? wire_get_string(&r) : "";
-	welcome.takes_compressed = wire_reader_left(&r) > 0 && wire_get_number_max(&r, 1);
+	if (welcome.version == PROTOCOL_VERSION)
+		get_welcome(&r, &welcome);
 	if (r.failed)
 		return -EPROTO;
 	*ret_welcome = welcome;
