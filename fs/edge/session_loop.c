@@ -3,13 +3,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "ops/support/clock.h"
+#include "ops/support/heap.h"
 #include "ops/support/log.h"
 #include "ops/support/thread.h"
 
@@ -201,14 +201,6 @@ static bool start_where_saturated(struct session *s)
 	return found;
 }
 
-static void give_memory_back(struct session *s)
-{
-	inode_table_tidy(s->mount->inodes);
-#ifdef __GLIBC__
-	malloc_trim(0);
-#endif
-}
-
 /* Until there may be too few threads.  A burst of requests leaves holes in the heaps of many
  * threads, which malloc keeps: they are given back when nothing was asked for a while after it. */
 static void wait_for_look(struct session *s)
@@ -221,7 +213,8 @@ static void wait_for_look(struct session *s)
 			return;
 		if (errno != ETIMEDOUT || s->mount->requests != requests)
 			continue;
-		give_memory_back(s);
+		inode_table_tidy(s->mount->inodes);
+		heap_trim();
 		s->is_quiet = true;
 	}
 }

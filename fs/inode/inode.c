@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -307,11 +306,12 @@ void inode_report_forgotten(struct inode_table *t, struct forgotten *list)
 	}
 }
 
-/* With the lock held.  True when the kernel has forgotten most of a large tree. */
-static bool shrink(struct inode_table *t)
+/* With the lock held.  Gives memory back when the kernel has forgotten most of a large tree; malloc
+ * keeps some of it until the session is quiet (session_loop.c). */
+static void shrink(struct inode_table *t)
 {
 	if (t->bytes_most < RETURN_BYTES || t->bytes >= t->bytes_most / 4)
-		return false;
+		return;
 	t->bytes_most = t->bytes;
 	slab_table_shrink(&t->inodes, inode_entry_hash, inode_entry_link);
 	for (size_t i = 0; i <= t->inodes.mask; i++)
@@ -321,7 +321,6 @@ static bool shrink(struct inode_table *t)
 				name_shrink_table(inode);
 	inode_shrink_missing(t);
 	slab_trim(&t->slab);
-	return true;
 }
 
 int inode_table_new(const struct attributes *root, inode_forgotten forgotten, void *user,
@@ -418,7 +417,6 @@ void inode_table_unref(struct inode_table *t, struct inode *inode)
 void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t count)
 {
 	struct forgotten *list = NULL;
-	bool much;
 
 	pthread_mutex_lock(&t->lock);
 	assert(inode->lookups >= count || inode->lookups == LOOKUPS_MAX);
@@ -431,15 +429,9 @@ void inode_table_forget(struct inode_table *t, struct inode *inode, uint64_t cou
 		inode->references--;
 	}
 	inode_free_if_unused(t, inode, &list);
-	much = shrink(t);
+	shrink(t);
 	pthread_mutex_unlock(&t->lock);
 	inode_report_forgotten(t, list);
-#ifdef __GLIBC__
-	if (much)
-		malloc_trim(0); /* the table would keep the memory */
-#else
-	(void)much;
-#endif
 }
 
 void inode_table_add_lookup(struct inode_table *t, struct inode *inode)

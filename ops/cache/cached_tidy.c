@@ -1,7 +1,6 @@
-#include <malloc.h>
-
 #include "ops/cache/cached_internal.h"
 #include "ops/support/clock.h"
+#include "ops/support/heap.h"
 #include "ops/support/thread.h"
 
 /*
@@ -25,13 +24,6 @@ void cached_note_update(struct cached *c)
 	pthread_cond_signal(&c->tidier_wanted);
 }
 
-static void give_memory_back(void)
-{
-#ifdef __GLIBC__
-	malloc_trim(0);
-#endif
-}
-
 /* Called with the lock; releases it between the parts. */
 static void tidy(struct cached *c)
 {
@@ -45,7 +37,7 @@ static void tidy(struct cached *c)
 	} while (goes_on && !c->stopping);
 	slab_trim(&c->extras);
 	cached_leave(c);
-	give_memory_back();
+	heap_trim();
 	cached_enter(c);
 }
 
