@@ -198,21 +198,46 @@ static void want_inode(struct watchers *w, struct inode *inode)
 	watchers_unlock(w);
 }
 
-static void want_nodes(struct watchers *w, const struct inotify_scan *scan)
+/* Directories that are watched as before: a node id is an address, and theirs are held.  The others
+ * stay in the list, in their order. */
+static void want_again(struct watchers *w, struct inotify_scan *scan)
 {
-	struct inode_table *table = w->mount->inodes;
-	cleanup_free struct inode **inodes = calloc(scan->count + 1, sizeof(*inodes));
+	struct seen_directory *directory;
+	const struct inode *inode;
 	size_t count = 0;
 
+	watchers_lock(w);
+	for (size_t i = 0; i < scan->count; i++) {
+		inode = scan->nodes[i] == FUSE_ROOT_ID
+				? inode_table_root(w->mount->inodes)
+				: (const struct inode *)(uintptr_t)scan->nodes[i]; /* NOLINT */
+		directory = seen_find(&w->seen, inode);
+		if (directory && directory->is_whole)
+			directory->turn = w->turn;
+		else
+			scan->nodes[count++] = scan->nodes[i];
+	}
+	scan->count = count;
+	watchers_unlock(w);
+}
+
+/* What is not watched yet is looked for among all inodes. */
+static void want_nodes(struct watchers *w, struct inotify_scan *scan)
+{
+	struct inode_table *table = w->mount->inodes;
+	cleanup_free struct inode **inodes = NULL;
+	size_t count = 0;
+
+	want_again(w, scan);
+	if (scan->count && scan->nodes[0] == FUSE_ROOT_ID)
+		want_inode(w, inode_table_root(table));
+	inodes = calloc(scan->count + 1, sizeof(*inodes));
 	if (inodes && scan->count)
 		count = inode_table_find_nodes(table, scan->nodes, scan->count, inodes);
 	for (size_t i = 0; i < count; i++) {
 		want_inode(w, inodes[i]);
 		inode_table_unref(table, inodes[i]);
 	}
-	for (size_t i = 0; i < scan->count; i++)
-		if (scan->nodes[i] == FUSE_ROOT_ID)
-			want_inode(w, inode_table_root(table));
 }
 
 /* With the lock held. */
