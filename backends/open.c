@@ -25,16 +25,16 @@ static char *guess_uri(const char *uri)
 static void explain_unknown_scheme(const char *uri, char **ret_reason)
 {
 	cleanup_free char *meant = guess_uri(uri);
-	cleanup_buffer struct buffer words = {0};
+	cleanup_buffer struct buffer message = {0};
 	const struct workspace_scheme *scheme;
 
-	buffer_printf(
-		&words, "\"%s\" is not the URI of a workspace; it takes one of these forms: ", uri);
+	buffer_printf(&message,
+		"\"%s\" is not the URI of a workspace; it takes one of these forms: ", uri);
 	for (size_t i = 0; (scheme = workspace_scheme(i)); i++)
-		buffer_printf(&words, "%s%s", i ? ", " : "", scheme->form);
+		buffer_printf(&message, "%s%s", i ? ", " : "", scheme->form);
 	if (meant)
-		buffer_printf(&words, "; did you mean \"%s\"?", meant);
-	*ret_reason = buffer_steal_string(&words);
+		buffer_printf(&message, "; did you mean \"%s\"?", meant);
+	*ret_reason = buffer_steal_string(&message);
 }
 
 char *workspace_normal_uri(const char *uri)

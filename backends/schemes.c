@@ -52,47 +52,47 @@ static bool scheme_has(const struct scheme *scheme, const char *pair, bool with_
 	       has_option(scheme->about.shared_options, pair);
 }
 
-static void list_options(struct buffer *words, const struct workspace_scheme_option *list)
+static void list_options(struct buffer *message, const struct workspace_scheme_option *list)
 {
 	for (; list && list->name; list++)
-		buffer_printf(words, "%s, ", list->name);
+		buffer_printf(message, "%s, ", list->name);
 }
 
 /* The schemes that have the option, if any has. */
-static void list_owners(struct buffer *words, const char *pair)
+static void list_owners(struct buffer *message, const char *pair)
 {
 	for (size_t i = 0; i < array_size(schemes); i++)
 		if (scheme_has(schemes[i], pair, true))
-			buffer_printf(
-				words, "%s%s:", words->size ? ", " : "", schemes[i]->about.name);
-	if (words->size)
-		buffer_append(words, "", 1);
+			buffer_printf(message, "%s%s:", message->size ? ", " : "",
+				schemes[i]->about.name);
+	if (message->size)
+		buffer_append(message, "", 1);
 }
 
-static void list_all(struct buffer *words, const struct scheme *scheme)
+static void list_all(struct buffer *message, const struct scheme *scheme)
 {
 	const struct workspace_layer *layer;
 
-	list_options(words, scheme->about.options);
-	list_options(words, scheme->about.shared_options);
+	list_options(message, scheme->about.options);
+	list_options(message, scheme->about.shared_options);
 	for (size_t i = 0; (layer = workspace_layer(i)); i++)
 		if (has_layer(scheme, layer))
-			list_options(words, layer->options);
+			list_options(message, layer->options);
 }
 
 static void explain_unknown(const struct scheme *scheme, const char *pair, char **ret_reason)
 {
-	cleanup_buffer struct buffer owners = {0}, words = {0};
+	cleanup_buffer struct buffer owners = {0}, message = {0};
 	int length = (int)strcspn(pair, "=");
 
 	list_owners(&owners, pair);
-	buffer_printf(&words, "\"%s:\" has no option \"%.*s\"", scheme->about.name, length, pair);
+	buffer_printf(&message, "\"%s:\" has no option \"%.*s\"", scheme->about.name, length, pair);
 	if (owners.size)
-		buffer_printf(&words, ", which is for %s", (const char *)owners.data);
-	buffer_append_string(&words, "; it has ");
-	list_all(&words, scheme);
-	buffer_append_string(&words, "and see isthmus(1) for those of every mount");
-	*ret_reason = buffer_steal_string(&words);
+		buffer_printf(&message, ", which is for %s", (const char *)owners.data);
+	buffer_append_string(&message, "; it has ");
+	list_all(&message, scheme);
+	buffer_append_string(&message, "and see isthmus(1) for those of every mount");
+	*ret_reason = buffer_steal_string(&message);
 }
 
 int scheme_check_options(const struct scheme *scheme, const struct workspace_options *options,

@@ -58,12 +58,12 @@ static const struct command commands[] = {
 __attribute__((format(printf, 2, 0))) static void print_error(
 	const char *command, const char *format, va_list arguments)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer message cleanup_buffer = {0};
 
 	fprintf(stderr, "isthmus %s: ", command);
-	if (buffer_vprintf(&words, format, arguments) < 0)
-		buffer_append_string(&words, "not enough memory to say what failed");
-	visible_print(stderr, words.data, words.size, VISIBLE_INDENT);
+	if (buffer_vprintf(&message, format, arguments) < 0)
+		buffer_append_string(&message, "not enough memory to say what failed");
+	visible_print(stderr, message.data, message.size, VISIBLE_INDENT);
 	fputc('\n', stderr);
 }
 

@@ -262,7 +262,7 @@ static int listen_there(const struct forward_command *command, struct forward *f
 /* Opens a connection that the daemon keeps until the mount ends. */
 static int hold_mount(struct forward_command *command)
 {
-	cleanup_buffer struct buffer words = {0}, payload = {0};
+	cleanup_buffer struct buffer joined = {0}, payload = {0};
 	cleanup_free char *text = NULL, *message = NULL;
 	cJSON *request = cJSON_CreateObject();
 	enum control_frame_type type;
@@ -270,11 +270,11 @@ static int hold_mount(struct forward_command *command)
 	int r;
 
 	for (size_t i = 0; i < command->count; i++)
-		buffer_printf(&words, "%s%s%s:%s", i ? " " : "",
+		buffer_printf(&joined, "%s%s%s:%s", i ? " " : "",
 			command->forwards[i].reverse ? "-R " : "",
 			text_of(&command->forwards[i].listen, from),
 			text_of(&command->forwards[i].target, to));
-	text = buffer_steal_string(&words);
+	text = buffer_steal_string(&joined);
 	cJSON_AddStringToObject(request, "request", "forward");
 	cJSON_AddStringToObject(request, "text", text ? text : "");
 	r = send_request(command, request, &command->hold);

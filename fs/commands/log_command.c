@@ -61,7 +61,7 @@ struct log_options {
 	int64_t lines;                 /* 0: all */
 	enum log_export_format format; /* 0: none */
 	bool follow, json, summary, verify, setup_keys, tools, expanded;
-	struct log_verify_texts words;
+	struct log_verify_texts texts;
 };
 
 /* ---- Where the log is ---------------------------------------------------------------------- */
@@ -418,8 +418,8 @@ int log_command(int argc, char **argv)
 		{"json", .flag = &options.json},
 		{"summary", .flag = &options.summary},
 		{"verify", .flag = &options.verify},
-		{"verify-key", .value = &options.words.key},
-		{"anchor", .value = &options.words.anchor},
+		{"verify-key", .value = &options.texts.key},
+		{"anchor", .value = &options.texts.anchor},
 		{"setup-keys", .flag = &options.setup_keys},
 		{"tools", .flag = &options.tools},
 		{"expanded", .flag = &options.expanded},
@@ -432,7 +432,7 @@ int log_command(int argc, char **argv)
 
 	if (!command_parse(&line, argc, argv, &result))
 		return result;
-	options.verify |= options.words.key || options.words.anchor;
+	options.verify |= options.texts.key || options.texts.anchor;
 	if (optind < argc)
 		options.directory = argv[optind];
 	if (options.json && (options.summary || options.verify))
@@ -445,7 +445,7 @@ int log_command(int argc, char **argv)
 		return command_usage_error(
 			"log", "--follow cannot be used with --summary or --verify");
 	if (options.tools &&
-		(optind < argc || options.setup_keys || options.words.key || options.words.anchor))
+		(optind < argc || options.setup_keys || options.texts.key || options.texts.anchor))
 		return command_usage_error("log",
 			"--tools cannot be used with a directory (use --path), keys or an anchor");
 	if (options.expanded && (!filter->call || options.verify || options.follow ||
@@ -458,7 +458,7 @@ int log_command(int argc, char **argv)
 		return setup_keys(options.directory);
 	if ((options.tools ? find_tools_log(&source) : find_log(options.directory, &source)) < 0)
 		return 1;
-	result = options.verify ? log_verify_source(&source, &options.words)
+	result = options.verify ? log_verify_source(&source, &options.texts)
 				: show(&options, &source);
 	free(source.directory);
 	return result == 0 && options.expanded ? draw_call(&options) : result;

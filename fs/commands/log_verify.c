@@ -113,20 +113,20 @@ static int read_key(const char *text, uint8_t ret_key[LOG_KEY_BYTES])
 		"--setup-keys");
 }
 
-int log_verify_source(const struct log_source *source, const struct log_verify_texts *words)
+int log_verify_source(const struct log_source *source, const struct log_verify_texts *texts)
 {
 	struct log_verify_means means = {0};
 	struct log_verify_report report;
 	uint8_t key[LOG_KEY_BYTES];
 	int r, code;
 
-	if (words->key) {
-		code = read_key(words->key, key);
+	if (texts->key) {
+		code = read_key(texts->key, key);
 		if (code)
 			return code;
 		means.key = key;
 	}
-	means.anchor = words->anchor;
+	means.anchor = texts->anchor;
 	means.ring = source->ring;
 	means.known_seq = source->lives ? source->last_seq : 0;
 	if (means.anchor && access(means.anchor, R_OK) < 0)

@@ -26,7 +26,7 @@ struct log_verify_texts {
 };
 
 /* Verifies the log and prints the result; returns the exit status. */
-int log_verify_source(const struct log_source *source, const struct log_verify_texts *words);
+int log_verify_source(const struct log_source *source, const struct log_verify_texts *texts);
 
 /* Creates the sealing key of a log directory, which need not exist yet, and prints the verification
  * key; returns the exit status. */

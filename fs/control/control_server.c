@@ -29,15 +29,15 @@ void control_reply_failure(struct connection *connection, int error, const char 
 	cJSON *failure = cJSON_CreateObject();
 	const char *name = strerrorname_np(-error);
 	cleanup_buffer struct buffer message = {0};
-	cleanup_free char *words = NULL, *text = NULL;
+	cleanup_free char *sentence = NULL, *text = NULL;
 	va_list arguments;
 
 	va_start(arguments, format);
 	buffer_vprintf(&message, format, arguments);
 	va_end(arguments);
-	words = buffer_steal_string(&message);
+	sentence = buffer_steal_string(&message);
 	cJSON_AddStringToObject(failure, "error", name ? name : "EIO");
-	cJSON_AddStringToObject(failure, "message", words ? words : "");
+	cJSON_AddStringToObject(failure, "message", sentence ? sentence : "");
 	text = cJSON_PrintUnformatted(failure);
 	cJSON_Delete(failure);
 	/* If sending fails, the client is gone. */

@@ -206,14 +206,14 @@ char *mount_point_copy(unsigned connection)
 	cleanup_free char *here = find_copy(getpid(), connection);
 	cleanup_dir DIR *processes = opendir("/proc");
 	const struct dirent *entry;
-	char *words = NULL;
+	char *holder = NULL;
 
 	if (here)
 		return string_printf("it is also mounted at \"%s\"", here);
-	while (!words && processes && (entry = readdir(processes)))
+	while (!holder && processes && (entry = readdir(processes)))
 		if (isdigit((unsigned char)entry->d_name[0]))
-			words = tell_copy(dirfd(processes), entry->d_name, connection);
-	return words;
+			holder = tell_copy(dirfd(processes), entry->d_name, connection);
+	return holder;
 }
 
 static void sync_mount(const char *path)

@@ -35,21 +35,21 @@ static int current_level(void)
 void log_print(enum log_level level, const char *format, ...)
 {
 	struct buffer line cleanup_buffer = {0};
-	char words[2048];
+	char message[2048];
 	va_list arguments;
 	int size;
 
 	if ((int)level > current_level())
 		return;
 	va_start(arguments, format);
-	size = vsnprintf(words, sizeof(words), format, arguments);
+	size = vsnprintf(message, sizeof(message), format, arguments);
 	va_end(arguments);
 	if (size < 0)
 		return;
-	if ((size_t)size >= sizeof(words))
-		size = sizeof(words) - 1;
+	if ((size_t)size >= sizeof(message))
+		size = sizeof(message) - 1;
 	if (buffer_append_string(&line, output_prefix) < 0 ||
-		visible_append(&line, words, (size_t)size, VISIBLE_INDENT) < 0 ||
+		visible_append(&line, message, (size_t)size, VISIBLE_INDENT) < 0 ||
 		buffer_append(&line, "\n", 1) < 0)
 		return;
 	/* One write, so that lines of several threads do not mix. */

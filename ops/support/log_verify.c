@@ -144,15 +144,15 @@ __attribute__((format(printf, 2, 3))) static void note_problem(
 static void check_key(struct log_scan *scan, struct log_segment_report *report, const char *line,
 	size_t length, size_t start, const uint8_t digest[32])
 {
-	const char *words = NULL;
+	const char *problem = NULL;
 
 	switch (log_seal_check_line(&scan->seals, report->number, scan->report->segments == 0, line,
-		length, start, &words)) {
+		length, start, &problem)) {
 	case LOG_SEAL_ALTERED:
-		complain(report, words);
+		complain(report, problem);
 		break;
 	case LOG_SEAL_MISSING:
-		note_gap(scan->report, "at number %" PRIu64 ": %s", report->last_seq, words);
+		note_gap(scan->report, "at number %" PRIu64 ": %s", report->last_seq, problem);
 		break;
 	case LOG_SEAL_GOOD:
 		break;
@@ -403,13 +403,13 @@ static int verify_segment(int directory, const char *name, struct log_scan *scan
 /* What the key file says of the end. */
 static void check_key_file(struct log_scan *scan, int directory)
 {
-	const char *words = NULL;
-	enum log_seal_verdict verdict = log_seal_check_file(&scan->seals, directory, &words);
+	const char *problem = NULL;
+	enum log_seal_verdict verdict = log_seal_check_file(&scan->seals, directory, &problem);
 
 	if (verdict == LOG_SEAL_MISSING)
-		note_gap(scan->report, "%s", words);
+		note_gap(scan->report, "%s", problem);
 	else if (verdict == LOG_SEAL_ALTERED)
-		note_problem(scan->report, "%s", words);
+		note_problem(scan->report, "%s", problem);
 }
 
 /* What the anchor says of the end. */

@@ -206,16 +206,16 @@ void remote_lost(void *user, int error);
 
 /* All that came from there: the stream's stderr (may be NULL), and what it sent that was no frame,
  * as docker(1) reports some failures there.  The caller frees; NULL: no memory. */
-char *remote_all_words(const char *words, const struct buffer *noise);
+char *remote_all_stderr(const char *stderr_text, const struct buffer *noise);
 
 /* Gathers what is known of a failed attempt and picks the best errno.  `*ret_reason`, if there is
  * one, is part of the sentence. */
-int remote_explain(const struct remote *remote, const char *words, const char *all, int error,
+int remote_explain(const struct remote *remote, const char *stderr_text, const char *all, int error,
 	const struct buffer *noise, char **ret_reason);
 
 /* The sentence, from its parts; "" or NULL: there is none. */
 void remote_write_reason(const struct remote *remote, int error, const char *detail,
-	const char *words, const char *line, const char *advice, char **ret_reason);
+	const char *stderr_text, const char *line, const char *advice, char **ret_reason);
 
 /* ---- client_link.c again ------------------------------------------------------------------ */
 

@@ -24,7 +24,7 @@ enum {
 	PATIENCE_FIRST_MS = 3000,        /* to connect again ... */
 	PATIENCE_SOCKET_FIRST_MS = 5000, /* ... by a socket */
 	PATIENCE_DOUBLINGS_MAX = 3,
-	WORDS_WAIT_MS = 1000,
+	STDERR_WAIT_MS = 1000,
 	GOODBYE_WAIT_MS = 1000,
 };
 
@@ -136,26 +136,26 @@ static int take_refusal(const struct welcome *welcome, char **ret_reason)
 }
 
 /* Without the frame of "@" that ssh puts around what matters most. */
-static void write_on_one_line(const char *words, char *out, size_t size)
+static void write_on_one_line(const char *text, char *out, size_t size)
 {
 	size_t used = 0;
 
-	for (; *words && used < size - 1; words++) {
-		bool space = isspace((unsigned char)*words) || strncmp(words, "@@", 2) == 0 ||
-			     (*words == '@' && (used == 0 || out[used - 1] == ' '));
+	for (; *text && used < size - 1; text++) {
+		bool space = isspace((unsigned char)*text) || strncmp(text, "@@", 2) == 0 ||
+			     (*text == '@' && (used == 0 || out[used - 1] == ' '));
 
 		if (!space)
-			out[used++] = *words;
+			out[used++] = *text;
 		else if (used > 0 && out[used - 1] != ' ')
 			out[used++] = ' ';
 	}
 	out[used] = '\0';
 }
 
-static void note_error(struct remote *remote, const char *words)
+static void note_error(struct remote *remote, const char *reason)
 {
 	pthread_mutex_lock(&remote->lock);
-	write_on_one_line(words, remote->last_error, sizeof(remote->last_error));
+	write_on_one_line(reason, remote->last_error, sizeof(remote->last_error));
 	pthread_mutex_unlock(&remote->lock);
 }
 
@@ -245,18 +245,18 @@ static void publish(struct remote *remote, struct stream *connecting)
 }
 
 /* The command reported that there is no shell, or not the helper that was copied. */
-static bool lacks_program(const struct remote *remote, const char *words)
+static bool lacks_program(const struct remote *remote, const char *stderr_text)
 {
-	return words && remote->settings.scheme->end->copy && strstr(words, "exec") &&
-	       (strstr(words, "not found") || strstr(words, "no such file") ||
-		       strstr(words, "No such file"));
+	return stderr_text && remote->settings.scheme->end->copy && strstr(stderr_text, "exec") &&
+	       (strstr(stderr_text, "not found") || strstr(stderr_text, "no such file") ||
+		       strstr(stderr_text, "No such file"));
 }
 
 static int connect_once(
 	struct remote *remote, bool first, bool *ret_lacks_program, char **ret_reason)
 {
 	cleanup_buffer struct buffer noise = {0};
-	cleanup_free char *words = NULL, *all = NULL;
+	cleanup_free char *stderr_text = NULL, *all = NULL;
 	struct transport transport = remote->settings.transport;
 	struct stream stream = STREAM_NONE;
 	int r;
@@ -270,11 +270,11 @@ static int connect_once(
 		publish(remote, NULL);
 	}
 	if (r < 0) {
-		words = stream.child ? stream_words(&stream, WORDS_WAIT_MS) : NULL;
-		all = remote_all_words(words, &noise);
+		stderr_text = stream.child ? stream_stderr(&stream, STDERR_WAIT_MS) : NULL;
+		all = remote_all_stderr(stderr_text, &noise);
 		*ret_lacks_program = *ret_reason ? r == -EROFS && remote->settings.scheme->end->copy
 						 : lacks_program(remote, all);
-		r = remote_explain(remote, words, all, r, &noise, ret_reason);
+		r = remote_explain(remote, stderr_text, all, r, &noise, ret_reason);
 		stream_close(&stream);
 		return r;
 	}

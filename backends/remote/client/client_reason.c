@@ -9,7 +9,7 @@
 
 enum {
 	NOISE_LINE_BYTES = 200,
-	WORDS_MAX_BYTES = 16384, /* of the stream */
+	STDERR_MAX_BYTES = 16384, /* of the stream */
 	WORDS_LINE_MAX_BYTES =
 		300, /* a terminal shows what it is sent: the script of the bootstrap */
 };
@@ -63,33 +63,33 @@ static void add_line(struct buffer *text, const char *line, size_t length)
 }
 
 /* Its words, without the lines that say nothing to people. */
-static void add_words(struct buffer *text, const struct end *end, const char *words)
+static void add_stderr(struct buffer *text, const struct end *end, const char *stderr_text)
 {
-	while (words && *words) {
-		size_t length = strcspn(words, "\n");
+	while (stderr_text && *stderr_text) {
+		size_t length = strcspn(stderr_text, "\n");
 
-		if (!end->is_noise || !end->is_noise(words))
-			add_line(text, words, length);
-		words += length + (words[length] == '\n');
+		if (!end->is_noise || !end->is_noise(stderr_text))
+			add_line(text, stderr_text, length);
+		stderr_text += length + (stderr_text[length] == '\n');
 	}
 }
 
 void remote_write_reason(const struct remote *remote, int error, const char *detail,
-	const char *words, const char *line, const char *advice, char **ret_reason)
+	const char *stderr_text, const char *line, const char *advice, char **ret_reason)
 {
 	cleanup_buffer struct buffer text = {0}, said = {0};
-	bool has_words;
+	bool has_stderr;
 
-	add_words(&said, remote->settings.scheme->end, words);
-	has_words = said.size > 0;
+	add_stderr(&said, remote->settings.scheme->end, stderr_text);
+	has_stderr = said.size > 0;
 	buffer_printf(
 		&text, "cannot reach the workspace on \"%s\": ", remote->settings.transport.name);
 	if (detail)
 		buffer_append_string(&text, detail);
-	if (has_words)
+	if (has_stderr)
 		buffer_printf(&text, "%s%.*s", detail ? "; " : "", (int)said.size,
 			(const char *)said.data);
-	if (!detail && !has_words)
+	if (!detail && !has_stderr)
 		buffer_append_string(
 			&text, error == -ENOTCONN    ? "the connection ended before the helper ran"
 			       : error == -ETIMEDOUT ? "the helper there does not answer"
@@ -107,28 +107,28 @@ void remote_write_reason(const struct remote *remote, int error, const char *det
 		mask_control_characters(*ret_reason);
 }
 
-char *remote_all_words(const char *words, const struct buffer *noise)
+char *remote_all_stderr(const char *stderr_text, const struct buffer *noise)
 {
-	size_t size = noise->size < WORDS_MAX_BYTES ? noise->size : WORDS_MAX_BYTES;
+	size_t size = noise->size < STDERR_MAX_BYTES ? noise->size : STDERR_MAX_BYTES;
 	char *all;
 
-	if (asprintf(&all, "%s\n%.*s", words ? words : "", (int)size,
+	if (asprintf(&all, "%s\n%.*s", stderr_text ? stderr_text : "", (int)size,
 		    size ? (const char *)noise->data : "") < 0)
 		return NULL;
 	return all;
 }
 
 /* The first of the list whose words are there; NULL: none. */
-static const struct end_advice *find_advice(const struct end *end, const char *words)
+static const struct end_advice *find_advice(const struct end *end, const char *stderr_text)
 {
 	const struct end_advice *known = end ? end->advice : NULL;
 
-	while (known && known->words && !strstr(words, known->words))
+	while (known && known->words && !strstr(stderr_text, known->words))
 		known++;
 	return known && known->words ? known : NULL;
 }
 
-int remote_explain(const struct remote *remote, const char *words, const char *all, int error,
+int remote_explain(const struct remote *remote, const char *stderr_text, const char *all, int error,
 	const struct buffer *noise, char **ret_reason)
 {
 	static const uint8_t no_session[TOKEN_BYTES];
@@ -158,6 +158,6 @@ int remote_explain(const struct remote *remote, const char *words, const char *a
 	if (!*advice && !detail && is_first && end->silent_advice &&
 		(error == -ENOTCONN || error == -ETIMEDOUT))
 		advice = end->silent_advice;
-	remote_write_reason(remote, cause, detail, words, line, advice, ret_reason);
+	remote_write_reason(remote, cause, detail, stderr_text, line, advice, ret_reason);
 	return error;
 }

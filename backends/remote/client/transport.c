@@ -22,7 +22,7 @@
 #include "ops/support/thread.h"
 
 enum {
-	WORDS_MAX_BYTES = 4096,
+	STDERR_MAX_BYTES = 4096,
 	END_POLL_MS = 10,
 	END_WAIT_MS = 1000,
 	PATIENCE_MS = 13000,
@@ -36,15 +36,16 @@ struct child {
 	int error_fd, stop_fd;
 	pthread_t listener;
 	pthread_mutex_t lock;
-	struct buffer words; /* under the lock, as is the next */
+	struct buffer stderr_text; /* under the lock, as is the next */
 	bool at_end;
 };
 
 static void keep_errors(struct child *child, const char *data, size_t size)
 {
 	pthread_mutex_lock(&child->lock);
-	if (buffer_append(&child->words, data, size) == 0 && child->words.size > WORDS_MAX_BYTES)
-		buffer_consume(&child->words, child->words.size - WORDS_MAX_BYTES);
+	if (buffer_append(&child->stderr_text, data, size) == 0 &&
+		child->stderr_text.size > STDERR_MAX_BYTES)
+		buffer_consume(&child->stderr_text, child->stderr_text.size - STDERR_MAX_BYTES);
 	pthread_mutex_unlock(&child->lock);
 }
 
@@ -172,7 +173,7 @@ static void child_free(struct child *child)
 		close(child->error_fd);
 	if (child->stop_fd >= 0)
 		close(child->stop_fd);
-	buffer_done(&child->words);
+	buffer_done(&child->stderr_text);
 	pthread_mutex_destroy(&child->lock);
 	free(child);
 }
@@ -325,28 +326,28 @@ void stream_interrupt(struct stream *stream)
 		shutdown(stream->socket_fd, SHUT_RDWR);
 }
 
-static char *copy_words(struct child *child)
+static char *copy_stderr(struct child *child)
 {
-	char *words = malloc(WORDS_MAX_BYTES + 1);
+	char *stderr_text = malloc(STDERR_MAX_BYTES + 1);
 	size_t used = 0;
 
-	if (!words)
+	if (!stderr_text)
 		return NULL;
 	pthread_mutex_lock(&child->lock);
-	for (size_t i = 0; i < child->words.size; i++) {
-		char c = (char)child->words.data[i];
+	for (size_t i = 0; i < child->stderr_text.size; i++) {
+		char c = (char)child->stderr_text.data[i];
 
 		if (c && c != '\r')
-			words[used++] = c;
+			stderr_text[used++] = c;
 	}
 	pthread_mutex_unlock(&child->lock);
-	while (used && words[used - 1] == '\n')
+	while (used && stderr_text[used - 1] == '\n')
 		used--;
-	words[used] = '\0';
-	return words;
+	stderr_text[used] = '\0';
+	return stderr_text;
 }
 
-char *stream_words(struct stream *stream, int wait_ms)
+char *stream_stderr(struct stream *stream, int wait_ms)
 {
 	const struct timespec pause = {.tv_nsec = END_POLL_MS * 1000000L};
 	struct child *child = stream->child;
@@ -359,7 +360,7 @@ char *stream_words(struct stream *stream, int wait_ms)
 		if (!at_end)
 			nanosleep(&pause, NULL);
 	}
-	return copy_words(child);
+	return copy_stderr(child);
 }
 
 int stream_write(int fd, const void *data, size_t size, int stall_ms)

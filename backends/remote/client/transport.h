@@ -2,7 +2,7 @@
  * backends/remote/client/transport.h - a byte stream to a far end: a child process of ours, or a
  * socket.
  *
- * Threads: one at a time per stream, except stream_words().
+ * Threads: one at a time per stream, except stream_stderr().
  */
 #pragma once
 
@@ -59,7 +59,7 @@ void stream_interrupt(struct stream *stream);
 
 /* Of a child: what it said on stderr so far, the last 4 KiB, without "\r" and the newlines at the
  * end; waits up to `wait_ms` for its end.  The caller frees; NULL when there is no memory. */
-char *stream_words(struct stream *stream, int wait_ms);
+char *stream_stderr(struct stream *stream, int wait_ms);
 
 /* Writes everything; `stall_ms` without progress is -ETIMEDOUT.  -EPIPE, -errno. */
 int stream_write(int fd, const void *data, size_t size, int stall_ms);
