@@ -63,6 +63,19 @@ struct forgotten {
 	char path[];
 };
 
+/* ---- inode_versions.c: the state that the kernel was given.  With the table's lock. */
+
+struct inode_version inode_version_now(const struct inode *inode);
+
+/* Keeps what the version has beside size and times.  False: no memory, and it is as before. */
+bool inode_set_kind(struct inode_table *t, struct inode *inode, uint64_t device,
+	const struct inode_version *version);
+
+/* It has a link less than the kernel was told. */
+void inode_lose_link(struct inode_table *t, struct inode *inode);
+
+void inode_forget_hash(struct inode_table *t, struct inode_file *file);
+
 /* ---- inode.c */
 
 /* The first inode of a chain that has all with this id. */
@@ -70,12 +83,6 @@ struct inode *inode_chain(const struct inode_table *t, const struct object_id *i
 
 struct object_id inode_id(const struct inode *inode);
 bool inode_has_id(const struct inode *inode, const struct object_id *id);
-
-/* What the kernel was last told of it. */
-struct inode_version inode_version_now(const struct inode *inode);
-
-/* It has a link less than the kernel was told. */
-void inode_lose_link(struct inode_table *t, struct inode *inode);
 
 /* The inode of an object, not superseded.  NULL: there is none. */
 struct inode *inode_find(struct inode_table *t, const struct object_id *id);

@@ -11,6 +11,7 @@
  *   cached_ahead.c     prefetch of the content of small files
  * cached_search.c    searches: which part of a tree is cached, and one scan for the rest
  * cached_name.c      operations on names
+ * cached_xattr.c     extended attributes
  * cached_open.c      open and create
  * cached_file.c      attributes, reads and locks of an open file
  * cached_write.c     writes to an open file
@@ -571,7 +572,17 @@ void cached_tidy_stop(struct cached *c); /* called without the lock, after `stop
 /* A fact was learnt: the tidy thread will clean up after the next quiet time. */
 void cached_note_update(struct cached *c);
 
-/* ---- Operations: cached.c, cached_name.c, cached_open.c, cached_file.c, cached_write.c ------ */
+/* ---- cached_name.c ------------------------------------------------------------------------ */
+
+/* Answers `r` from known facts and releases the lock.  The facts may be older than a load that this
+ * call has waited for. */
+int cached_answer(struct cached *c, struct op_context *ctx, int r);
+
+/* The object that the call refers to, as far as is known. */
+struct object_id cached_object_of(struct cached *c, const struct object_ref *object);
+
+/* ---- Operations: cached.c, cached_name.c, cached_xattr.c, cached_open.c, cached_file.c,
+ * cached_write.c ------ */
 
 WORKSPACE_DECLARE_OPERATIONS(cached)
 

@@ -9,9 +9,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 
-/* Answers `r` from known facts and releases the lock.  The facts may be older than a load that this
- * call has waited for. */
-static int answer(struct cached *c, struct op_context *ctx, int r)
+int cached_answer(struct cached *c, struct op_context *ctx, int r)
 {
 	c->statistics.hits++;
 	ctx->served.from_cache = ctx->served.round_trips == 0;
@@ -31,8 +29,7 @@ static bool is_in_another(const struct object_ref *object, const struct found *f
 	return *object->path && is_other(&found->directory, &object->parent);
 }
 
-/* The object that the call refers to, as far as is known. */
-static struct object_id object_of(struct cached *c, const struct object_ref *object)
+struct object_id cached_object_of(struct cached *c, const struct object_ref *object)
 {
 	if (object->file)
 		return cached_file_of(object->file)->extra->id;
@@ -112,7 +109,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 	unnamed = cached_find_async(c, &object->id);
 	if (unnamed && !unnamed->writes.begun) {
 		*ret_attributes = unnamed->attributes;
-		return answer(c, ctx, 0);
+		return cached_answer(c, ctx, 0);
 	}
 	if (unnamed && cached_ask_async(c, ctx, unnamed, ret_attributes)) {
 		cached_leave(c);
@@ -127,7 +124,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 		r = -ESTALE;
 	if (r == 0)
 		*ret_attributes = attributes;
-	return answer(c, ctx, r);
+	return cached_answer(c, ctx, r);
 }
 
 /* The entries of a directory, copied so that the sink runs without the lock. */
@@ -234,7 +231,7 @@ int cached_readdir(struct op_context *ctx, struct workspace *w, const struct obj
 		return workspace_readdir(
 			ctx, c->base.inner, directory, watch, sink, user, ret_since);
 	}
-	answer(c, ctx, r);
+	cached_answer(c, ctx, r);
 	if (r == 0)
 		r = emit(&listing, sink, user);
 	if (r < 0)
@@ -339,7 +336,7 @@ int cached_readlink(struct op_context *ctx, struct workspace *w, const struct ob
 		target = strdup(x->link_target);
 	if (r == 0 && !target)
 		r = -ENOMEM;
-	r = answer(c, ctx, r);
+	r = cached_answer(c, ctx, r);
 	if (r == 0)
 		*ret_target = target;
 	return r;
@@ -405,7 +402,7 @@ int cached_link(struct op_context *ctx, struct workspace *w, const struct object
 	cached_enter(c);
 	cached_await_all(c, ctx);
 	cached_apply_all_deferred(c, ctx);
-	id = object_of(c, object);
+	id = cached_object_of(c, object);
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_link(ctx, c->base.inner, &inner, path, ret_attributes);
 	cached_end_making(c, ctx, &asking, path, &id, r, ret_attributes);
@@ -512,7 +509,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	if (r < 0)
 		return r;
 	cached_enter(c);
-	id = object_of(c, object);
+	id = cached_object_of(c, object);
 	x = extra_find(c, &id);
 	if (x && cached_defer(c, ctx, x, mask, want, ret_attributes)) {
 		cached_leave(c);
@@ -521,7 +518,7 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 	cached_await_object(c, ctx, object);
 	cached_apply_all_deferred(c, ctx);
 	if (is_set_already(c, &id, mask, want, ret_attributes))
-		return answer(c, ctx, 0);
+		return cached_answer(c, ctx, 0);
 	x = extra_find(c, &id);
 	if (x && (mask & SET_SIZE))
 		x->write_count++;
@@ -537,163 +534,5 @@ int cached_setattr(struct op_context *ctx, struct workspace *w, const struct obj
 			cached_invalidate(c, asking.look.at, &object->parent, object->path);
 	}
 	cached_leave(c);
-	return r;
-}
-
-/* ---- xattrs -------------------------------------------------------------------------------------
- */
-
-/* What is known without asking, for the present state of the object. */
-static enum xattr_knowledge known_xattrs(
-	struct cached *c, struct op_context *ctx, const struct object_ref *object)
-{
-	struct found found;
-	struct object_id id;
-
-	if (!object->file && cached_resolve(c, ctx, object->path, &found, NULL) < 0)
-		return XATTRS_UNKNOWN;
-	id = object->file ? cached_file_of(object->file)->extra->id : found.id;
-	/* Reads the tree, not cached_get_attributes(): own unflushed writes add no xattrs. */
-	if (is_other(&id, &object->id) ||
-		tree_get_attributes(c->tree, &id, cached_now_ms(), NULL) == TREE_ASK)
-		return XATTRS_UNKNOWN;
-	return tree_mark(c->tree, &id);
-}
-
-/* Asks for the names of all xattrs.  If there are none, the cache answers later requests. */
-static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct object_ref *object,
-	const struct object_ref *inner, char *names, size_t size)
-{
-	const struct object_id id = object_of(c, object);
-	uint64_t state = tree_state(c->tree, &id);
-	bool is_certain = object->file || object->id.inode;
-	struct asking asking;
-	ssize_t r;
-
-	cached_ask(c, ctx, &asking);
-	r = workspace_listxattr(ctx, c->base.inner, inner, names, size);
-	cached_end_asking(c, ctx, &asking);
-	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
-		tree_set_mark(c->tree, &id, XATTRS_NONE);
-	else if (path_misses_object((int)r) && !object->file)
-		cached_invalidate(c, asking.look.at, &object->parent, object->path);
-	return r;
-}
-
-ssize_t cached_getxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, const char *name, void *value, size_t size)
-{
-	struct cached *c = cached_of(w);
-	/* The kernel asks for it before each write. */
-	const bool is_capability = strcmp(name, "security.capability") == 0;
-	enum xattr_knowledge known;
-	struct object_ref inner;
-	struct object_id id;
-	struct extra *x;
-	bool asks_names;
-	int r;
-
-	cached_enter(c);
-	id = object_of(c, object);
-	if (is_capability && cached_find_async(c, &id)) /* just created here */
-		return answer(c, ctx, -ENODATA);
-	cached_await_object(c, ctx, object);
-	known = known_xattrs(c, ctx, object);
-	if (known == XATTRS_NONE || (known == XATTRS_NO_CAPABILITY && is_capability))
-		return answer(c, ctx, -ENODATA);
-	x = extra_find(c, &id);
-	/* Of what is open by the handle that created it the inner workspace knows it, and all
-	 * names would not be known for longer than until the next write. */
-	asks_names = known == XATTRS_UNKNOWN && !(is_capability && x && cached_creator_of(x));
-	cached_leave(c);
-	r = cached_inner_object(ctx, object, &inner);
-	if (r < 0)
-		return r;
-	if (asks_names) {
-		ssize_t names;
-
-		cached_enter(c);
-		names = ask_names(c, ctx, object, &inner, NULL, 0);
-		cached_leave(c);
-		if (names == 0)
-			return -ENODATA;
-	}
-	return workspace_getxattr(ctx, c->base.inner, &inner, name, value, size);
-}
-
-ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
-	const struct object_ref *object, char *names, size_t size)
-{
-	struct cached *c = cached_of(w);
-	struct object_ref inner;
-	ssize_t r;
-
-	cached_enter(c);
-	cached_await_object(c, ctx, object);
-	if (known_xattrs(c, ctx, object) == XATTRS_NONE)
-		return answer(c, ctx, 0);
-	cached_leave(c);
-	r = cached_inner_object(ctx, object, &inner);
-	if (r < 0)
-		return r;
-	cached_enter(c);
-	r = ask_names(c, ctx, object, &inner, names, size);
-	cached_leave(c);
-	return r;
-}
-
-static int begin_xattr_change(struct cached *c, struct op_context *ctx,
-	const struct object_ref *object, struct object_ref *ret_inner, struct asking *ret_asking)
-{
-	int r = cached_inner_object(ctx, object, ret_inner);
-
-	if (r < 0)
-		return r;
-	cached_enter(c);
-	cached_await_object(c, ctx, object);
-	cached_apply_all_deferred(c, ctx);
-	cached_begin_change(c, ctx, ret_asking);
-	return 0;
-}
-
-static void end_of_xattr_change(struct cached *c, struct op_context *ctx,
-	const struct object_ref *object, struct asking *asking)
-{
-	struct object_id id;
-
-	cached_end_asking(c, ctx, asking);
-	id = asking->outcome->object.mode ? asking->outcome->object.id : object_of(c, object);
-	tree_set_mark(c->tree, &id, XATTRS_UNKNOWN);
-	cached_changed(c, asking, &id, &asking->outcome->object, FROM_CHANGE);
-	cached_leave(c);
-}
-
-int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name, const void *value, size_t size, unsigned flags)
-{
-	struct cached *c = cached_of(w);
-	struct object_ref inner;
-	struct asking asking;
-	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
-
-	if (r < 0)
-		return r;
-	r = workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
-	end_of_xattr_change(c, ctx, object, &asking);
-	return r;
-}
-
-int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
-	const char *name)
-{
-	struct cached *c = cached_of(w);
-	struct object_ref inner;
-	struct asking asking;
-	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
-
-	if (r < 0)
-		return r;
-	r = workspace_removexattr(ctx, c->base.inner, &inner, name);
-	end_of_xattr_change(c, ctx, object, &asking);
 	return r;
 }

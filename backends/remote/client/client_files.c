@@ -202,7 +202,7 @@ static int finish_open(struct remote_file *file, int result, const struct attrib
 	return 0;
 }
 
-static void drop_prefill(struct remote_file *file)
+void remote_file_drop_prefill(struct remote_file *file)
 {
 	pthread_mutex_lock(&file->lock);
 	remote_file_drop_chunks(file);
@@ -214,7 +214,7 @@ static void drop_prefill(struct remote_file *file)
 static void distrust_prefill(struct remote_file *file, uint64_t changes)
 {
 	if (file->remote->changes != changes)
-		drop_prefill(file);
+		remote_file_drop_prefill(file);
 }
 
 /* Through the handle of a file that was prepared, which is given the name (`makes`), or leads to
@@ -483,8 +483,7 @@ int remote_close(struct op_context *ctx, struct open_file *open_file)
 
 /* ---- The rest of an open file --------------------------------------------------------- */
 
-/* A request about the handle. */
-static struct remote_request on_file(
+struct remote_request remote_request_on(
 	struct op_context *ctx, struct open_file *open_file, enum frame_type type)
 {
 	struct remote_file *file = remote_file_of(open_file);
@@ -496,7 +495,7 @@ int remote_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
 {
 	cleanup_remote_request struct remote_request request =
-		on_file(ctx, file, REQUEST_FALLOCATE);
+		remote_request_on(ctx, file, REQUEST_FALLOCATE);
 
 	remote_file_changed(request.file);
 	wire_put_number(&request.arguments, mode);
@@ -507,7 +506,8 @@ int remote_fallocate(
 
 off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
 {
-	cleanup_remote_request struct remote_request request = on_file(ctx, file, REQUEST_SEEK);
+	cleanup_remote_request struct remote_request request =
+		remote_request_on(ctx, file, REQUEST_SEEK);
 
 	wire_put_number(&request.arguments, (uint64_t)offset);
 	wire_put_number(&request.arguments, whence == SEEK_HOLE ? SEEK_CODE_HOLE : SEEK_CODE_DATA);
@@ -518,7 +518,7 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	struct open_file *to, off_t to_offset, size_t size)
 {
 	cleanup_remote_request struct remote_request request =
-		on_file(ctx, from, REQUEST_COPY_RANGE);
+		remote_request_on(ctx, from, REQUEST_COPY_RANGE);
 	struct remote_file *target = remote_file_of(to);
 	int64_t result = remote_settle(ctx, request.remote);
 
@@ -532,112 +532,4 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 	wire_put_number(&request.arguments, size);
 	result = remote_request_run(&request, NULL, NULL);
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
-}
-
-/* ---- Locks ------------------------------------------------------------------------------ */
-
-/* A lock that was asked for, with the first bytes of the file. */
-struct grant {
-	struct remote_file *file;
-	const struct file_lock *lock;
-	size_t wanted;
-	uint64_t changes; /* made here before */
-};
-
-/* What was read ahead, or came with the open, is from before.  What comes with the lock does not
- * count if the file was changed here meanwhile, or a change is told that came after the lock. */
-static int64_t take_grant(void *user, struct remote_request *request, int64_t result)
-{
-	const struct grant *grant = user;
-	struct remote_file *file = grant->file;
-	struct remote *remote = file->remote;
-	struct call *call = request->call;
-	const uint64_t at = call->position;
-	size_t got = 0;
-	const uint8_t *data = wire_get_bytes(&call->body, &got);
-
-	result = remote_request_finish(request, result);
-	if (result < 0 || grant->lock->type == LOCK_NONE)
-		return result;
-	file->has_locks = true; /* until it is closed */
-	if (grant->lock->type == LOCK_EXCLUSIVE)
-		file->has_exclusive = true;
-	remote_file_changed(file);
-	remote_file_locked(file, grant->lock, at, steal_ptr(&call->payload), data,
-		got <= grant->wanted ? got : 0, grant->wanted);
-	if (remote->own_changes != grant->changes + 1 || remote->feed_at > at)
-		drop_prefill(file);
-	return result;
-}
-
-/* Through any handle.  Every close(2) comes by here: without locks it costs nothing. */
-static bool object_has_locks(struct remote_file *file, bool exclusive)
-{
-	struct remote *remote = file->remote;
-	bool found = false;
-
-	pthread_mutex_lock(&remote->lock);
-	for (struct remote_file *f = remote_files_of(remote, &file->id); f && !found; f = f->next)
-		found = (exclusive ? f->has_exclusive : f->has_locks) &&
-			object_id_equal(&f->id, &file->id);
-	pthread_mutex_unlock(&remote->lock);
-	return found;
-}
-
-int remote_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
-	bool wait)
-{
-	cleanup_remote_request struct remote_request request =
-		on_file(ctx, open_file, REQUEST_LOCK);
-	struct remote_file *file = request.file;
-	struct grant grant = {file, lock, 0, file->remote->own_changes};
-
-	if (lock->type != LOCK_NONE)
-		grant.wanted = remote_file_wanted_with(file, lock);
-	wire_put_lock(&request.arguments, lock);
-	wire_put_number(&request.arguments, wait);
-	wire_put_number(&request.arguments, grant.wanted);
-	if (lock->type == LOCK_NONE)
-		remote_file_unlocked(file, lock);
-	request.is_behind_writes = lock->type == LOCK_NONE ||
-				   (lock->type == LOCK_SHARED && object_has_locks(file, true));
-	request.gives_back = lock->type == LOCK_NONE;
-	request.makes = file->handle;
-	request.lock = *lock;
-	if (lock->type == LOCK_NONE && remote_queue_unlock(&request))
-		return 0;
-	return (int)remote_request_run(&request, take_grant, &grant);
-}
-
-static int64_t take_lock(void *ret_lock, struct remote_request *request, int64_t result)
-{
-	struct file_lock found = {0};
-
-	wire_get_lock(&request->call->body, &found);
-	result = remote_request_finish(request, result);
-	if (result >= 0)
-		*(struct file_lock *)ret_lock = found;
-	return result;
-}
-
-int remote_lock_test(struct op_context *ctx, struct open_file *file, struct file_lock *lock)
-{
-	cleanup_remote_request struct remote_request request =
-		on_file(ctx, file, REQUEST_LOCK_TEST);
-
-	wire_put_lock(&request.arguments, lock);
-	return (int)remote_request_run(&request, take_lock, lock);
-}
-
-int remote_lock_release_owner(struct op_context *ctx, struct open_file *file, uint64_t owner)
-{
-	cleanup_remote_request struct remote_request request =
-		on_file(ctx, file, REQUEST_LOCK_RELEASE_OWNER);
-
-	if (!object_has_locks(request.file, false))
-		return 0;
-	request.is_behind_writes = true; /* to all files: the next holder is to find them */
-	request.gives_back = true;
-	wire_put_number(&request.arguments, owner);
-	return (int)remote_request_run(&request, NULL, NULL);
 }

@@ -418,6 +418,13 @@ void remote_file_prefill(
 	struct remote_file *file, uint8_t *payload, const uint8_t *data, size_t got, size_t wanted);
 void remote_file_drop_chunks(struct remote_file *file); /* all; under file->lock */
 
+/* The same, without the lock: what came along with an open or a lock. */
+void remote_file_drop_prefill(struct remote_file *file);
+
+/* A request about the handle. */
+struct remote_request remote_request_on(
+	struct op_context *ctx, struct open_file *open_file, enum frame_type type);
+
 /* How much of the file's start is to come with the lock; and that it was granted, with that, at the
  * position of the reply.  `payload` holds `got` of the `wanted` bytes at `data`, and is freed. */
 size_t remote_file_wanted_with(struct remote_file *file, const struct file_lock *lock);
