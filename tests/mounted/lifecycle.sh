@@ -489,7 +489,7 @@ test_a_mount_without_a_log_says_so() {
 	export XDG_STATE_HOME=$tmp/no-directory
 	mount_here 2>/dev/null
 	! "$ISTHMUS" log "$mnt" >/dev/null 2>"$tmp/err" || fail "there is one"
-	grep -q 'keeps no log: .* mount again' "$tmp/err" || fail "$(cat "$tmp/err")"
+	grep -q 'keeps no log, as .* mount again' "$tmp/err" || fail "$(cat "$tmp/err")"
 	! grep -q 'does not answer' "$tmp/err" || fail "$(cat "$tmp/err")"
 	umount_here
 	XDG_STATE_HOME=$state mount_here
