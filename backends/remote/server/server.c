@@ -229,17 +229,22 @@ static void run_jobs(void *user)
 	server->working++;
 	while (is_urgent_queued(server) || server->late.first) {
 		struct job *job = next_job(server);
-		bool wakes = job && needs_worker(server);
+		bool lasts, wakes;
 
 		if (!job) {
 			wait_for_room(server, &server->work);
 			continue;
 		}
+		/* Late jobs do not wait for it. */
+		lasts = request_flags(job->header.type) & (REQUEST_TAKES_LONG | REQUEST_IS_LISTING);
+		server->working -= lasts;
+		wakes = needs_worker(server);
 		pthread_mutex_unlock(&server->lock);
 		if (wakes)
 			wake_worker(server);
 		job_run(job);
 		pthread_mutex_lock(&server->lock);
+		server->working += lasts;
 	}
 	server->working--;
 	pthread_mutex_unlock(&server->lock);
@@ -298,6 +303,9 @@ static void submit(struct server *server, struct job *job, bool is_worker)
 		return;
 	pthread_mutex_lock(&server->lock);
 	push_job(queue_of(server, job), job);
+	if (job->has_time)
+		pthread_cond_broadcast(
+			&server->moved); /* server_wait_for_closes() runs it itself */
 	pthread_mutex_unlock(&server->lock);
 	if (is_worker)
 		return;
