@@ -271,6 +271,20 @@ static void unmount(struct session *s)
 	mount_point_detach(path);
 }
 
+static bool connection_is_gone(struct session *s)
+{
+	struct pollfd device = {.fd = fuse_session_fd(s->fuse)};
+
+	return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
+}
+
+void session_abort_connection(struct session *s)
+{
+	/* Else another mount may have its number by now. */
+	if (!connection_is_gone(s))
+		mount_point_abort(s->mount->connection);
+}
+
 static void *stopper_main(void *data)
 {
 	struct stopper *stopper = data;
@@ -433,6 +447,10 @@ int mount_run(struct mount *m, void (*ready)(void *user), void *user, char **ret
 		r = serve(m->edge, ready, user);
 	if (r < 0)
 		fuse_session_unmount(m->edge->fuse);
+	/* A lazy unmount leaves it behind, and the threads that are ended now may wait for what
+	 * uses it. */
+	if (m->edge->ending)
+		session_abort_connection(m->edge);
 	invalidator_stop(m->edge->invalidator);
 	dropper_stop(m->edge->dropper);
 	close_all(m->edge);
@@ -456,13 +474,6 @@ bool mount_is_written(struct mount *m, const struct object_id *id)
 	inode_table_state(m->inodes, inode, &state);
 	inode_table_unref(m->inodes, inode);
 	return state.writers > 0;
-}
-
-static bool connection_is_gone(struct session *s)
-{
-	struct pollfd device = {.fd = fuse_session_fd(s->fuse)};
-
-	return poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
 }
 
 void mount_done(struct mount *m)

@@ -432,6 +432,11 @@ char *session_answer_buffer(size_t size);
 
 int session_loop_start(struct session *s);
 
+/* Once nothing is served any more: programs that use the file system, and threads of the daemon
+ * that wait in the kernel for them, get an error.  Does nothing where FUSE's control file system is
+ * not mounted. */
+void session_abort_connection(struct session *s);
+
 /* Returns once the file system is unmounted, or after session_loop_end(). */
 void session_loop_wait(struct session *s);
 void session_loop_end(struct session *s);

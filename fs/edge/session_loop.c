@@ -30,6 +30,7 @@ enum {
 	QUEUES_MAX = 256,
 	STACK_BYTES = 256 << 10,
 	WAKE_INTERVAL_MS = 10,
+	ABORT_AFTER_MS = 1000,
 	LOOK_INTERVAL_NS = 2000000,
 	LONG_NS = 4000000,
 	STALLED_NS = 100000000,
@@ -180,7 +181,7 @@ static unsigned threads_busy_for(struct thread_group *group, uint64_t ns)
 
 static void start_one_more(struct thread_group *group)
 {
-	if (threads_busy_for(group, LONG_NS) &&
+	if ((group->total - group->blocked < group->usual || threads_busy_for(group, LONG_NS)) &&
 		may_start(group, threads_busy_for(group, STALLED_NS)))
 		start_thread(group);
 }
@@ -351,16 +352,22 @@ static void wake_up(int signal)
 static void wait_for_threads(struct session *s)
 {
 	const struct session_thread *t;
+	unsigned waited_ms = 0;
 
 	pthread_mutex_lock(&s->threads_lock);
 	while (s->threads_serving > 0) {
-		if (s->ending)
-			LIST_FOREACH(t, &s->threads, link)
-				pthread_kill(t->thread, SIGUSR1);
-		if (s->ending)
-			clock_cond_wait_ms(&s->threads_changed, &s->threads_lock, WAKE_INTERVAL_MS);
-		else
+		if (!s->ending) {
 			pthread_cond_wait(&s->threads_changed, &s->threads_lock);
+			continue;
+		}
+		LIST_FOREACH(t, &s->threads, link)
+			pthread_kill(t->thread, SIGUSR1);
+		clock_cond_wait_ms(&s->threads_changed, &s->threads_lock, WAKE_INTERVAL_MS);
+		waited_ms += WAKE_INTERVAL_MS;
+		/* A thread that drops pages may wait in the kernel for a request that none reads.
+		 */
+		if (waited_ms % ABORT_AFTER_MS == 0)
+			session_abort_connection(s);
 	}
 	pthread_mutex_unlock(&s->threads_lock);
 }

@@ -291,17 +291,15 @@ int mount_point_unmount(const char *path, bool lazy)
 	return errno == EPERM ? run_fusermount(path, lazy) : -errno;
 }
 
-/* Works for ordinary users, too, if the control file system of FUSE is mounted. */
-static void abort_connection(const char *path)
+void mount_point_abort(unsigned connection)
 {
 	cleanup_fd int fd = -1;
 	char file[64];
 
-	snprintf(file, sizeof(file), "/sys/fs/fuse/connections/%u/abort",
-		mount_point_connection(path));
+	snprintf(file, sizeof(file), "/sys/fs/fuse/connections/%u/abort", connection);
 	fd = open(file, O_WRONLY | O_CLOEXEC);
 	if (fd >= 0 && write(fd, "1", 1) < 0)
-		log_info("cannot abort \"%s\": %s", path, strerror(errno));
+		log_info("cannot abort FUSE connection %u: %s", connection, strerror(errno));
 }
 
 int mount_point_recover(const char *path)
@@ -310,7 +308,7 @@ int mount_point_recover(const char *path)
 		return 0;
 	if (errno != EPERM)
 		return -errno;
-	abort_connection(path);
+	mount_point_abort(mount_point_connection(path));
 	return run_fusermount(path, true);
 }
 

@@ -49,6 +49,10 @@ int mount_point_remount(const char *path, bool read_only, const char *const *wor
  * not.  -EBUSY, -EINVAL (nothing mounted), -EPERM, -ENOENT (no fusermount3). */
 int mount_point_unmount(const char *path, bool lazy);
 
+/* Programs that wait for the daemon of a connection get an error, and it is over.  Works for
+ * ordinary users, too; does nothing where the control file system of FUSE is not mounted. */
+void mount_point_abort(unsigned connection);
+
 /* Unmounts a MOUNT_POINT_DEAD, or a mount that the user gives up: programs that wait for its daemon
  * get an error.  Errors as above. */
 int mount_point_recover(const char *path);
