@@ -75,7 +75,7 @@ static void reply_number(struct connection *connection, const char *name, uint64
 static void refuse_call(struct connection *connection, const char *id, int error)
 {
 	control_reply_failure(connection, error, "call \"%s\": %s", id,
-		error == -ENOENT  ? "is not registered"
+		error == -ENOENT  ? "it is not registered"
 		: error == -EPERM ? "it is a call of another process tree"
 				  : strerror(-error));
 }

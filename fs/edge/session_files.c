@@ -267,7 +267,7 @@ void session_write(fuse_req_t fuse, fuse_ino_t ino, const char *data, size_t siz
 		done = workspace_write(&r.op, handle->file, data, size, offset);
 	if (done >= 0)
 		content_has_changed(&r, handle);
-	if (done > 0 && inode_file(handle->inode)->mappers)
+	if (done > 0)
 		inode_table_grown(r.mount->inodes, handle->inode, (uint64_t)(offset + done));
 	if (!fi->writepage)
 		drop_read_too_early(r.session, handle->inode, size, offset);
@@ -475,6 +475,7 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 		return;
 	handle = session_begin_on_handle(&r, fuse, "lock", 0, fi);
 	r.any_signal_interrupts = true;
+	inode_file(handle->inode)->had_lock = true;
 	if (lock->kind == LOCK_KIND_POSIX)
 		inode_file(handle->inode)->was_locked = true;
 	if (may_block)

@@ -22,7 +22,7 @@ static const uint64_t STALE_NS = 1000000000;
 /* Extra grace for a caller that was descheduled early in its path walk. */
 static const uint64_t HELD_UP_NS = 4000000000;
 
-enum { RESIZED_MS = 100 }; /* by then the kernel has asked for the size again */
+enum { RESIZED_MS = 100 }; /* nearly always enough for a reply to be installed */
 
 static const uint64_t CHECK_CALLER_NS = 100000000; /* between two checks of a caller that waits */
 static const uint64_t ASKED_TO_END_NS =
@@ -56,7 +56,8 @@ static bool interrupted(struct op_context *op)
 	bool interrupted;
 
 	session_thread_waits(r->session);
-	if (r->session->ending)
+	/* After a forced unmount no interrupt comes.  What the kernel releases has no caller. */
+	if (r->session->ending || (op->pid && fuse_session_exited(r->session->fuse)))
 		return true;
 	interrupted = fuse_req_interrupted(r->fuse);
 	if (!interrupted && !must_check_caller(r))
@@ -532,13 +533,16 @@ void session_keep_pages(struct session *s, struct inode *inode, const struct ino
 
 	if (!file)
 		return;
-	if (note->has_other_size)
-		file->resized_ms = now_ms;
-	/* The kernel may not have the size yet, as a drop can overtake the reply; and the holder of
-	 * a lock must get what is there. */
-	if (!note->has_other_kind && now_ms - file->resized_ms > RESIZED_MS && !file->was_locked &&
-		dropper_is_being_written(inode))
-		session_drop_inode(s, inode, false);
+	/* A drop can overtake the reply that has the size: replies soon afterwards, and the first
+	 * one later, get through. */
+	if (note->has_other_size) {
+		file->resized_ms = now_ms ? now_ms : 1;
+	} else if (file->resized_ms && now_ms - file->resized_ms > RESIZED_MS) {
+		file->resized_ms = 0;
+		return;
+	}
+	if (!file->resized_ms && !note->has_other_kind && dropper_is_being_written(inode))
+		session_discard_attributes(s, inode);
 }
 
 static atomic_uint *pages_turn(struct session *s, const struct inode *inode)
@@ -566,7 +570,7 @@ void session_bar_content(struct session *s, struct inode *inode, bool drops)
 
 void session_discard_attributes(struct session *s, struct inode *inode)
 {
-	if (!inode_file(inode)->was_locked)
+	if (!inode_file(inode)->had_lock)
 		fuse_lowlevel_notify_inval_inode(s->fuse, session_ino(s, inode), -1, 0);
 }
 

@@ -86,10 +86,12 @@ struct inode_file {
 	struct direct_write *_Atomic direct_writes; /* ... struct session's direct_writes_lock */
 	atomic_uint mappers;         /* handles that a shared map can be written through */
 	_Atomic uint16_t written_ms; /* through this mount, last: it wraps around */
-	_Atomic uint32_t resized_ms; /* when a look last found another size than the kernel's */
+	_Atomic uint32_t resized_ms; /* when a look found another size than the kernel's; 0: it has
+				      * the size */
 	atomic_bool content_given;   /* the kernel has all of it; session's store_lock */
 	atomic_bool rewritten;       /* perhaps: ctime has moved since it was last opened */
-	atomic_bool was_locked;      /* by fcntl(2), at some time */
+	atomic_bool was_locked;      /* by fcntl(2), at some time ... */
+	atomic_bool had_lock;        /* ... or by flock(2) */
 };
 
 /* What is known of a directory; made with its inode. */
