@@ -262,6 +262,7 @@ test_sqlite_writers_wait_for_each_other() {
 test_remove_everything() {
 	rm -rf "${mnt:?}"/*
 	expect "" "$(ls -A "$mnt")" "what is left after rm -rf"
+	[ -z "${MOUNTED_WRITES:-}" ] || "$ISTHMUS" sync "$mnt"
 	[ -z "$backing" ] || expect "" "$(ls -A "$backing")" "what is left at the workspace"
 }
 

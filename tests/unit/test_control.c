@@ -271,7 +271,7 @@ static void test_requests_that_are_none_are_refused(void)
 		"directory");
 	check_answer("{\"request\":\"exec\",\"argv\":[\"no-such-program\"]}", -ENOENT,
 		"no such command");
-	check_answer("{\"request\":\"call_end\",\"call_id\":\"x\"}", -ENOENT, "not under way");
+	check_answer("{\"request\":\"call_end\",\"call_id\":\"x\"}", -ENOENT, "not registered");
 	check_answer("{\"request\":\"call_begin\"}", -EINVAL, "call_id");
 	check_answer("{\"request\":\"call_begin\",\"call_id\":\"x\",\"pid\":-1}", -EINVAL, "x");
 	mount_.log = NULL;

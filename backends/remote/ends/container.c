@@ -233,7 +233,7 @@ static const struct end_advice docker_advice[] = {
 	{"is restarting", -EHOSTUNREACH, "see 'docker logs %s' for why it does not stay up"},
 	{"is not running", -EHOSTUNREACH, "start it with 'docker start %s', and mount again"},
 	{"is paused", -EHOSTUNREACH, "let it go on with 'docker unpause %s'"},
-	{"multiple IDs found", -EINVAL, "write more of the id, or the whole name"},
+	{"ultiple IDs found", -EINVAL, "write more of the id, or the whole name"},
 	{"context not found", -EINVAL, "'docker context ls' shows the contexts"},
 	{"resolve docker endpoint", -EINVAL, "'docker context ls' shows the contexts"},
 	{"annot connect to the Docker daemon", -EHOSTUNREACH,

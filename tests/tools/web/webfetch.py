@@ -12,8 +12,8 @@ from server import Server, gzipped, page, policy, redirect  # noqa: E402
 from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home  # noqa: E402
 
 STEPS = re.compile(r"\b(use|give|check|look|call|ask|wait|download|do not)\b", re.I)
-PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
-                    "0000000d49444154789c6360000002000001e221bc330000000049454e44ae426082")
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c63f8cfc0f0"
+                    "1f00050001ff89993d1d0000000049454e44ae426082")
 
 
 def run(url, root, *options, names=None, timeout=60, env=None, **arguments):
