@@ -273,7 +273,7 @@ static int write_result(struct tool_call *call, struct work *work)
 		return tool_fail_errno(call, lock, "edit", work->path);
 	r = write_planned(call, work, &backup);
 	if (r < 0 && backup)
-		files_backup_undo(root, backup);
+		writing_undo_backup(call, work->path, &work->status, backup);
 	else if (backup)
 		cJSON_AddStringToObject(call->data, "backup", backup);
 	return r;

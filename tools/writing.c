@@ -73,6 +73,17 @@ static int fail_write(struct tool_call *call, int error, const char *path)
 	return tool_fail_errno(call, error, "write", path);
 }
 
+void writing_undo_backup(
+	struct tool_call *call, const char *path, const struct stat *before, const char *backup)
+{
+	if (files_backup_undo(&call->session->root, path, before, backup))
+		return;
+	cJSON_AddStringToObject(call->data, "backup", backup);
+	tool_fail_more(call,
+		"\"%s\" may have been changed or damaged: its old content is in \"%s\".", path,
+		backup);
+}
+
 static int write_locked(struct tool_call *call, const char *path, const char *content,
 	unsigned flags, bool *ret_created)
 {
@@ -90,14 +101,15 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 		r = files_backup(root, path, &backup);
 		if (r < 0)
 			return tool_fail_errno(call, r, "make a backup of", path);
-		cJSON_AddStringToObject(call->data, "backup", backup);
 	}
 	r = files_write(root, path, content, strlen(content), flags, NULL);
-	if (r < 0 && backup) {
-		files_backup_undo(root, backup);
-		cJSON_DeleteItemFromObjectCaseSensitive(call->data, "backup");
-	}
-	return r < 0 ? fail_write(call, r, path) : 0;
+	if (r < 0)
+		fail_write(call, r, path);
+	if (r < 0 && backup)
+		writing_undo_backup(call, path, &status, backup);
+	else if (backup)
+		cJSON_AddStringToObject(call->data, "backup", backup);
+	return r < 0 ? -1 : 0;
 }
 
 int writing_execute(struct tool_call *call, unsigned flags)

@@ -19,5 +19,10 @@ int writing_validate(struct tool_call *call);
  * as that copies the content to another name. */
 int writing_permission(struct tool_call *call, unsigned uses, const char *path);
 
+/* After a change of `path` that failed, with the failure recorded: removes the backup, or, if the
+ * file may not be what it was `before`, says where its old content is. */
+void writing_undo_backup(
+	struct tool_call *call, const char *path, const struct stat *before, const char *backup);
+
 /* Writes the argument `content` to the argument `path`.  `flags`: enum files_write_flags. */
 int writing_execute(struct tool_call *call, unsigned flags);

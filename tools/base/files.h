@@ -58,7 +58,9 @@ enum files_write_flags {
  * attributes stay.  A file with several links, or with an owner that this user cannot restore, is
  * overwritten in place, after the space for the new content was reserved.  Follows symbolic links;
  * creates missing directories.  On failure, even by SIGKILL, the old content is intact and no
- * temporary file is left: a child process removes it, or finishes the overwriting.
+ * temporary file is left: a child process removes it, or finishes the overwriting.  Two failures
+ * leave other content: of the overwriting and of putting the old content back, and -EIO of a rename
+ * that was made.
  * `expected` (may be NULL): the status when the caller read the file; -ESTALE if it has changed.
  * Callers exclude each other by files_lock(). */
 int files_write(const struct files_root *root, const char *path, const void *content, size_t size,
@@ -74,8 +76,10 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
  * the path of the copy; the caller frees it. */
 int files_backup(const struct files_root *root, const char *path, char **ret_backup);
 
-/* Removes one: nothing came of the change that it was for. */
-void files_backup_undo(const struct files_root *root, const char *backup);
+/* Removes one after a change of `path` that failed.  False: kept, as the file may not be what it
+ * was `before`: the old content was not put back, or the answer to the rename was lost. */
+bool files_backup_undo(const struct files_root *root, const char *path, const struct stat *before,
+	const char *backup);
 
 /* Up to three names in the directory of `path` that look like its last one; separated by
  * ", ", as paths below the root; only those that `may_name` lets pass.  The caller frees it; NULL:

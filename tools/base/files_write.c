@@ -510,11 +510,28 @@ int files_backup(const struct files_root *root, const char *path, char **ret_bac
 	return from < 0 ? from : backup_from(root, real, from, ret_backup);
 }
 
-void files_backup_undo(const struct files_root *root, const char *backup)
+/* Asks the file system rather than the kernel's cache, which a lost answer leaves as it was. */
+static bool is_untouched(const struct files_root *root, const char *path, const struct stat *before)
+{
+	cleanup_fd int fd = files_open(root, path, O_PATH, 0);
+	struct statx now;
+
+	return fd >= 0 &&
+	       statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &now) == 0 &&
+	       now.stx_ino == before->st_ino && now.stx_nlink == before->st_nlink &&
+	       now.stx_size == (uint64_t)before->st_size &&
+	       now.stx_mtime.tv_sec == before->st_mtim.tv_sec &&
+	       now.stx_mtime.tv_nsec == before->st_mtim.tv_nsec;
+}
+
+bool files_backup_undo(const struct files_root *root, const char *path, const struct stat *before,
+	const char *backup)
 {
 	char name[256];
-	cleanup_fd int directory = files_open_parent(root, backup, false, name);
+	cleanup_fd int directory = -1;
 
-	if (directory >= 0)
-		unlinkat(directory, name, 0);
+	if (!is_untouched(root, path, before))
+		return false;
+	directory = files_open_parent(root, backup, false, name);
+	return directory >= 0 && unlinkat(directory, name, 0) == 0;
 }

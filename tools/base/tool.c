@@ -194,6 +194,30 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 	return fail(call, code, NULL, &message);
 }
 
+static void add_sentence(char **text, const struct buffer *sentence)
+{
+	char *longer = NULL;
+
+	if (!*text || asprintf(&longer, "%s %.*s", *text, (int)sentence->size,
+			      (const char *)sentence->data) < 0)
+		return;
+	free(*text);
+	*text = longer;
+}
+
+void tool_fail_more(struct tool_call *call, const char *format, ...)
+{
+	struct buffer piece cleanup_buffer = {0}, clean cleanup_buffer = {0};
+	va_list arguments;
+
+	va_start(arguments, format);
+	buffer_vprintf(&piece, format, arguments);
+	va_end(arguments);
+	utf8_append_clean(&clean, piece.data, piece.size);
+	add_sentence(&call->message, &clean);
+	add_sentence(&call->ai_message, &clean);
+}
+
 int tool_check_search(struct tool_call *call, const char *path, bool found, char **ret_notice)
 {
 	const char *socket = call->session->control_socket;

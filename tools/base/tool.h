@@ -231,6 +231,10 @@ int tool_fail(struct tool_call *call, enum tool_error_code code, const char *nex
  * lists similar names.  `error` is -errno.  Always returns -1. */
 int tool_fail_errno(struct tool_call *call, int error, const char *action, const char *path);
 
+/* Adds a sentence to the failure that was recorded. */
+void tool_fail_more(struct tool_call *call, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 /* Called after a search that `found` something or nothing.  If the mount knows that its link is
  * down: -1 with NOT_CONNECTED recorded if nothing was found, else 0 with a sentence in
  * `*ret_notice`, which the caller shows and frees.  0 if the link is up, or there is no link. */
