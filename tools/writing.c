@@ -90,6 +90,7 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 	const struct files_root *root = &call->session->root;
 	cleanup_free char *backup = NULL;
 	struct stat status;
+	size_t kept = 0;
 	int r;
 	cleanup_fd int lock = files_lock(root, path, call_interrupted, call);
 
@@ -97,6 +98,8 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 		return fail_write(call, lock, path);
 	r = files_stat(root, path, &status);
 	*ret_created = r == -ENOENT;
+	if (*ret_created && files_note_directories(root, path, &kept) < 0)
+		kept = strlen(path);
 	if (r == 0 && tool_flag(call, "create_backup")) {
 		r = files_backup(root, path, &backup);
 		if (r < 0)
@@ -105,6 +108,8 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 	r = files_write(root, path, content, strlen(content), flags, NULL);
 	if (r < 0)
 		fail_write(call, r, path);
+	if (r < 0 && *ret_created)
+		files_remove_made_directories(root, path, kept);
 	if (r < 0 && backup)
 		writing_undo_backup(call, path, &status, backup);
 	else if (backup)

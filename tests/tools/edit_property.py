@@ -287,6 +287,7 @@ def test_full_disk(directory):
                 ("write", {"path": "new.txt", "content": big}),
                 ("write", {"path": "link", "content": big}),
                 ("create_file", {"path": "new.txt", "content": big}),
+                ("create_file", {"path": "made/for/new.txt", "content": big}),
                 ("edit_file", {"path": "f.txt", "content": "small"}),
                 ("edit", {"path": "f.txt", "create_backup": True,
                           "edits": [{"old_text": "old", "new_text": "n", "replace_all": True}]}),

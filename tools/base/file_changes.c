@@ -84,36 +84,6 @@ void file_locks_done(struct file_locks *locks)
 
 /* ---- Making changes ----------------------------------------------------------------------- */
 
-/* The length of the deepest existing directory above `path`; deeper ones must be created. */
-static int note_directories(const struct files_root *root, const char *path, size_t *ret_length)
-{
-	cleanup_free char *above = strndup(path, path_parent_length(path));
-	struct stat status;
-	int r;
-
-	if (!above)
-		return -ENOMEM;
-	while ((r = files_stat(root, above, &status)) == -ENOENT && *above)
-		above[path_parent_length(above)] = '\0';
-	*ret_length = strlen(above);
-	return r;
-}
-
-static void remove_made_directories(const struct files_root *root, const char *path, size_t kept)
-{
-	cleanup_free char *above = strndup(path, path_parent_length(path));
-
-	while (above && strlen(above) > kept) {
-		char name[256];
-		cleanup_fd int directory = files_open_parent(root, above, false, name);
-
-		/* Fails if another process has put something into the directory. */
-		if (directory < 0 || unlinkat(directory, name, AT_REMOVEDIR) < 0)
-			return;
-		above[path_parent_length(above)] = '\0';
-	}
-}
-
 static int rename_path(const struct files_root *root, const char *from, const char *to, bool make)
 {
 	char old_name[256], new_name[256];
@@ -162,14 +132,14 @@ static int put_aside(const struct files_root *root, struct file_change *change)
 
 static int move(const struct files_root *root, struct file_change *change)
 {
-	int r = note_directories(root, change->target, &change->kept_directories);
+	int r = files_note_directories(root, change->target, &change->kept_directories);
 
 	if (r == 0)
 		r = rename_path(root, change->path, change->target, true);
 	if (r == 0)
 		change->done |= IS_MOVED;
 	else
-		remove_made_directories(root, change->target, change->kept_directories);
+		files_remove_made_directories(root, change->target, change->kept_directories);
 	return r;
 }
 
@@ -181,12 +151,12 @@ static int make_one(const struct files_root *root, struct file_change *change)
 	if (change->kind == FILE_CHANGE_DELETE)
 		return put_aside(root, change);
 	if (change->kind == FILE_CHANGE_CREATE) {
-		r = note_directories(root, change->path, &change->kept_directories);
+		r = files_note_directories(root, change->path, &change->kept_directories);
 		if (r == 0)
 			r = files_write(root, change->path, content->data, content->size,
 				FILES_MUST_CREATE, NULL);
 		if (r < 0)
-			remove_made_directories(root, change->path, change->kept_directories);
+			files_remove_made_directories(root, change->path, change->kept_directories);
 		change->done |= r == 0 ? IS_WRITTEN : 0;
 		return r;
 	}
@@ -209,7 +179,8 @@ static int take_back(const struct files_root *root, struct file_change *change)
 	if (change->done & IS_MOVED) {
 		r = rename_path(root, change->target, change->path, false);
 		if (r == 0)
-			remove_made_directories(root, change->target, change->kept_directories);
+			files_remove_made_directories(
+				root, change->target, change->kept_directories);
 	}
 	if (r < 0 || !(change->done & IS_WRITTEN))
 		return r;
@@ -218,7 +189,7 @@ static int take_back(const struct files_root *root, struct file_change *change)
 			FILES_MUST_REPLACE, NULL);
 	r = remove_path(root, change->path);
 	if (r == 0)
-		remove_made_directories(root, change->path, change->kept_directories);
+		files_remove_made_directories(root, change->path, change->kept_directories);
 	return r;
 }
 

@@ -239,6 +239,35 @@ int files_open_parent(const struct files_root *root, const char *path, bool make
 	return open_directory(root, parent, make);
 }
 
+int files_note_directories(const struct files_root *root, const char *path, size_t *ret_length)
+{
+	cleanup_free char *above = strndup(path, path_parent_length(path));
+	struct stat status;
+	int r;
+
+	if (!above)
+		return -ENOMEM;
+	while ((r = files_stat(root, above, &status)) == -ENOENT && *above)
+		above[path_parent_length(above)] = '\0';
+	*ret_length = strlen(above);
+	return r;
+}
+
+void files_remove_made_directories(const struct files_root *root, const char *path, size_t kept)
+{
+	cleanup_free char *above = strndup(path, path_parent_length(path));
+
+	while (above && strlen(above) > kept) {
+		char name[256];
+		cleanup_fd int directory = files_open_parent(root, above, false, name);
+
+		/* Fails if another process has put something into the directory. */
+		if (directory < 0 || unlinkat(directory, name, AT_REMOVEDIR) < 0)
+			return;
+		above[path_parent_length(above)] = '\0';
+	}
+}
+
 int files_real_path(const struct files_root *root, const char *path, char **ret_path)
 {
 	char link[64], target[PATH_MAX];

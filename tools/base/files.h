@@ -41,6 +41,12 @@ int files_lstat(const struct files_root *root, const char *path, struct stat *re
  * directories.  Returns the descriptor, which the caller closes. */
 int files_open_parent(const struct files_root *root, const char *path, bool make, char name[256]);
 
+/* The length of the deepest existing directory above `path`; deeper ones must be created. */
+int files_note_directories(const struct files_root *root, const char *path, size_t *ret_length);
+
+/* Removes those that were created since: nothing came of the change that they were for. */
+void files_remove_made_directories(const struct files_root *root, const char *path, size_t kept);
+
 /* The path with all symbolic links followed.  The caller frees it. */
 int files_real_path(const struct files_root *root, const char *path, char **ret_path);
 
