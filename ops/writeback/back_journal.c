@@ -414,7 +414,19 @@ static void recover_done(struct writeback *b, const struct record *record, const
 	node->settled = settled;
 	if (record->type == RECORD_UNDONE)
 		back_undo(b, operation, -ENOENT);
+	else if (node->content == operation)
+		node->content = NULL; /* the data stays: a later operation may continue it */
 	back_forget(b, operation);
+}
+
+/* Data that nothing continued.  The workspace has it, and no handle is left to it. */
+static void drop_stored(struct writeback *b)
+{
+	struct operation *operation;
+
+	TAILQ_FOREACH(operation, &b->operations, link)
+	if (!operation->node->content)
+		back_content_drop(b, operation->node);
 }
 
 static void recover_made(struct writeback *b, const struct record *record, const char *payload)
@@ -540,6 +552,7 @@ int back_journal_recover(
 
 	b->journal.reading++; /* it is not cleared meanwhile */
 	r = recover_all(b, &end);
+	drop_stored(b);
 	b->journal.reading--;
 	if (r == 0)
 		r = cut_damaged(&b->journal, end);

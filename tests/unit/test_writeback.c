@@ -1392,6 +1392,34 @@ static void test_a_replay_sets_the_time_of_the_last_write(void)
 	munmap(shared, sizeof(*shared));
 }
 
+static void lose_link(void)
+{
+	take_away(true);
+}
+
+static void append_when_the_create_is_done(struct workspace *w)
+{
+	put(w, "f", "AAAA", O_TRUNC);
+	workspace_rename(&context, w, "f", "g", 0, NULL);
+	intrude_once(OPERATION_rename, lose_link);
+	shut(false);
+	while (!__atomic_load_n(&is_away, __ATOMIC_SEQ_CST))
+		usleep(10000);
+	append_to(w, "g", "BBBB");
+}
+
+static void test_a_replay_continues_content_that_was_stored_before(void)
+{
+	struct workspace *w;
+
+	leave_pending(append_when_the_create_is_done);
+	w = open_again();
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("AAAABBBB", get(there, "g"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 static void *close_soon(void *argument)
 {
 	usleep(200000);
@@ -1453,6 +1481,7 @@ int main(void)
 		TEST(test_a_journal_of_another_version_is_neither_read_nor_overwritten),
 		TEST(test_a_workspace_has_one_normal_uri),
 		TEST(test_a_replay_sets_the_time_of_the_last_write),
+		TEST(test_a_replay_continues_content_that_was_stored_before),
 		TEST(test_who_looks_into_the_journal_keeps_no_mount_from_it),
 		TEST(test_what_the_end_could_not_send_is_sent_by_the_next_mount)};
 	int r;
