@@ -62,14 +62,14 @@ int back_inner_open(struct op_context *ctx, struct back_file *file)
 	if (back_file_inner(file))
 		return 0;
 	writeback_lock(b);
+	node->inner_handles++; /* changes of it are no longer deferred: none comes in between */
 	r = back_settle(b, ctx, &node->id);
 	if (r == 0 && node->error)
 		r = node->error;
 	inner = node->inner;
 	if (r == 0 && !inner)
 		r = -EIO;
-	if (r == 0)
-		node->inner_handles++; /* changes of it are no longer deferred */
+	node->inner_handles -= r < 0;
 	writeback_unlock(b);
 	return r < 0 ? r : open_through(ctx, file, inner);
 }

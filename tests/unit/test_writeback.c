@@ -939,6 +939,59 @@ static void test_a_lock_is_given_up_when_all_is_there(void)
 	workspace_free(w);
 }
 
+static struct open_file *synced;
+
+static void *sync_and_write(void *w)
+{
+	struct op_context own;
+
+	op_context_init(&own);
+	CHECK_RC(0, workspace_fsync(&own, w, synced, "", false));
+	CHECK_RC(6, workspace_write(&own, synced, "longer", 6, 0));
+	return NULL;
+}
+
+static bool is_rewritten;
+
+static void *rewrite(void *w)
+{
+	struct object_ref object = OBJECT_AT("f");
+	struct attributes opened;
+	struct op_context own;
+	struct open_file *file;
+
+	op_context_init(&own);
+	CHECK_RC(0, workspace_open_file(&own, w, &object, O_WRONLY | O_TRUNC, &file, &opened));
+	CHECK_RC(4, workspace_write(&own, file, "anew", 4, 0));
+	CHECK_RC(0, workspace_close(&own, file));
+	__atomic_store_n(&is_rewritten, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void test_nothing_is_deferred_behind_who_waits_to_write_at_the_workspace(void)
+{
+	struct workspace *w = open_back();
+	pthread_t syncer, rewriter;
+
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &synced, &attributes));
+	CHECK_RC(3, workspace_write(&context, synced, "old", 3, 0));
+	last_at_gate = OPERATION_mkdir;
+	CHECK_RC(0, pthread_create(&syncer, NULL, sync_and_write, w));
+	await_at_gate(OPERATION_create);
+	CHECK_RC(0, pthread_create(&rewriter, NULL, rewrite, w));
+	usleep(100000);
+	CHECK(!__atomic_load_n(&is_rewritten, __ATOMIC_SEQ_CST));
+	shut(false);
+	pthread_join(syncer, NULL);
+	pthread_join(rewriter, NULL);
+	CHECK_RC(0, workspace_close(&context, synced));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 static void *rename_directory(void *w)
 {
 	struct op_context own;
@@ -1468,6 +1521,7 @@ int main(void)
 		TEST(test_an_open_file_that_is_lost_answers_the_error),
 		TEST(test_a_name_that_others_took_is_theirs), TEST(test_what_others_append_stays),
 		TEST(test_a_lock_is_given_up_when_all_is_there),
+		TEST(test_nothing_is_deferred_behind_who_waits_to_write_at_the_workspace),
 		TEST(test_nothing_is_deferred_below_a_directory_that_moves),
 		TEST(test_a_truncated_file_keeps_its_attributes),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
