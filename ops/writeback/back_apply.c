@@ -500,18 +500,21 @@ static void remove_made(
 }
 
 /* True if an earlier attempt has stored all of it, as its mtime shows, which is set last.  False if
- * the file is open here: then it is stored again, to have a handle for the open ones. */
+ * the former content had the same size and mtime, or if the file is open here: then it is stored
+ * again, to have a handle for the open ones. */
 static bool is_stored(struct writeback *b, struct op_context *ctx,
 	const struct operation *operation, struct attributes *ret_there)
 {
-	struct attributes stored = settled(b, operation->node);
+	const struct attributes known = settled(b, operation->node);
+	struct attributes stored = known;
 	struct node *node = operation->node;
 	bool has_handles;
 
 	stored.size_bytes = operation->stored.size_bytes;
 	stored.mtime = operation->stored.mtime;
 	if (!operation->may_be_done || operation->facts.kind != OP_CONTENT ||
-		look(b, ctx, operation->path, ret_there) < 0 || !is_unchanged(ret_there, &stored))
+		is_unchanged(&stored, &known) || look(b, ctx, operation->path, ret_there) < 0 ||
+		!is_unchanged(ret_there, &stored))
 		return false;
 	writeback_lock(b);
 	has_handles = node->handles;

@@ -625,6 +625,27 @@ static void test_what_was_done_without_an_answer_is_no_conflict(void)
 	workspace_free(w);
 }
 
+static void test_content_that_looks_like_the_old_is_sent_in_a_later_attempt(void)
+{
+	struct object_ref object = OBJECT_AT("f");
+	struct workspace *w = open_back();
+	struct attributes old;
+	struct open_file *file;
+
+	CHECK_RC(0, put(there, "f", "old", O_TRUNC));
+	CHECK_RC(0, stat_at(w, "f", &old));
+	CHECK_RC(0, faulty_set(there, "open_file:1:EIO"));
+	CHECK_RC(0,
+		workspace_open_file(&context, w, &object, O_WRONLY | O_TRUNC, &file, &attributes));
+	CHECK_RC(3, workspace_write(&context, file, "new", 3, 0));
+	CHECK_RC(0, workspace_setattr(&context, w, &object, SET_MTIME, &old, &attributes));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("new", get(there, "f"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 /* ---- What is refused --------------------------- */
 
 static void test_where_modes_are_changed_a_lost_answer_is_no_conflict(void)
@@ -1510,6 +1531,7 @@ int main(void)
 		TEST(test_a_file_that_may_not_be_opened_again_is_appended_to),
 		TEST(test_a_look_at_a_capability_sends_no_truncated_file),
 		TEST(test_what_was_done_without_an_answer_is_no_conflict),
+		TEST(test_content_that_looks_like_the_old_is_sent_in_a_later_attempt),
 		TEST(test_where_modes_are_changed_a_lost_answer_is_no_conflict),
 		TEST(test_what_has_no_room_is_kept_and_said),
 		TEST(test_what_fails_over_a_link_that_is_there_is_lost_in_the_end),
