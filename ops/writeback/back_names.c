@@ -318,7 +318,7 @@ static int enter_made(struct writeback *b, struct op_context *ctx, struct operat
 	r = back_enter(b, operation, false);
 	if (r < 0)
 		return r;
-	back_remember_parent(b, operation->path, parent);
+	back_remember_parent(b, operation->path, parent, 1);
 	if (operation->is_held) {
 		operation->node->handles++;
 		operation->node->writers++;
@@ -509,7 +509,7 @@ static int enter_removal(struct writeback *b, struct op_context *ctx, enum opera
 		back_operation_free(operation);
 		return 1;
 	}
-	back_remember_parent(b, path, parent);
+	back_remember_parent(b, path, parent, 1);
 	back_answered(b, ctx);
 	return 0;
 }
@@ -618,6 +618,7 @@ static int enter_rename(
 	bool replaces = renaming->target.mode;
 	struct operation *operation;
 	struct operation_facts *facts;
+	unsigned names;
 	int r;
 
 	if (!back_defers(b, ctx, renaming->moves) || !back_is_simple(b, &renaming->moved) ||
@@ -641,8 +642,9 @@ static int enter_rename(
 		back_operation_free(operation);
 		return 1;
 	}
-	back_remember_parent(b, renaming->from, &renaming->from_parent);
-	back_remember_parent(b, renaming->to, &renaming->to_parent);
+	names = object_id_equal(&facts->parent, &facts->new_parent) ? 2 : 1;
+	back_remember_parent(b, renaming->from, &renaming->from_parent, names);
+	back_remember_parent(b, renaming->to, &renaming->to_parent, names);
 	back_answered(b, ctx);
 	return 0;
 }

@@ -314,11 +314,12 @@ void back_keep_directory(
 	directory->known_at = at;
 }
 
-void back_remember_parent(struct writeback *b, const char *path, const struct attributes *parent)
+void back_remember_parent(
+	struct writeback *b, const char *path, const struct attributes *parent, unsigned names)
 {
 	struct directory *directory = back_directory(b, path, path_parent_length(path));
 
-	if (!directory || directory->pending != 1 || directory->known.mode)
+	if (!directory || directory->pending != names || directory->known.mode)
 		return;
 	directory->known = *parent;
 	directory->known.id = back_real(b, &parent->id);

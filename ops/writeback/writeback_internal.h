@@ -328,8 +328,9 @@ void back_show_id(struct writeback *b, struct object_id *id);
 void back_keep_directory(
 	struct writeback *b, const char *path, const struct attributes *told, uint64_t at);
 /* The directory that `path` is in was so before the first operation in it was entered, which just
- * was: a look at the workspace now might wait for that operation. */
-void back_remember_parent(struct writeback *b, const char *path, const struct attributes *parent);
+ * was, with so many names in it: a look at the workspace now might wait for that operation. */
+void back_remember_parent(
+	struct writeback *b, const char *path, const struct attributes *parent, unsigned names);
 bool back_directory_known(
 	struct writeback *b, const struct object_ref *object, struct attributes *ret_attributes);
 /* Turns the workspace's attributes of the object at `path` (NULL: not known) into those that

@@ -183,6 +183,17 @@ static int set_and_lose(struct op_context *ctx, struct workspace *w,
 	return is_lost ? -ENOTCONN : r;
 }
 
+/* It cannot be asked about this one. */
+static const char *unanswered;
+
+static int getattr_at_gate(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, struct attributes *ret_attributes)
+{
+	if (unanswered && object->path && strcmp(object->path, unanswered) == 0)
+		return -EIO;
+	return forward_getattr(ctx, w, object, ret_attributes);
+}
+
 static char *directory_of(const char *kind)
 {
 	return string_printf("%s/%s", top, kind);
@@ -203,6 +214,7 @@ static struct workspace *put_back(struct workspace *inner)
 	gate->ops.status = status_at_gate;
 	gate->ops.watch = watch_at_gate;
 	gate->ops.setattr = set_and_lose;
+	gate->ops.getattr = getattr_at_gate;
 	gate->before = wait_at_gate;
 	if (!CHECK_RC(0, writeback_new(&gate->workspace, &options, &w, &reason)))
 		fprintf(stderr, "%s\n", reason ? reason : "");
@@ -1219,6 +1231,25 @@ static void test_a_file_is_changed_again_while_the_link_is_away(void)
 	workspace_free(w);
 }
 
+static void test_a_directory_is_known_after_a_rename_in_it(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, put(w, "d/f", "text", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, workspace_rename(&context, w, "d/f", "d/g", 0, NULL));
+	unanswered = "d";
+	CHECK_RC(0, workspace_mkdir(&context, w, "d/e", 0755, &attributes));
+	unanswered = NULL;
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, stat_at(there, "d/e", &attributes));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 static void test_what_is_tried_again_holds_up_nothing_else(void)
 {
 	struct workspace *w = open_back();
@@ -1551,6 +1582,7 @@ int main(void)
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_a_file_is_changed_again_while_the_link_is_away),
+		TEST(test_a_directory_is_known_after_a_rename_in_it),
 		TEST(test_what_is_tried_again_holds_up_nothing_else),
 		TEST(test_only_one_mount_has_the_journal),
 		TEST(test_what_is_behind_a_damaged_record_is_kept),
