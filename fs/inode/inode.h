@@ -276,7 +276,8 @@ int inode_table_enter_stale(
 void inode_table_note(struct inode_table *table, struct inode *inode,
 	const struct attributes *attributes, struct inode_note *ret_note);
 
-/* A write through this mount has reached up to here: the kernel has this size, or a larger one. */
+/* A write through this mount has ended at `size_bytes`: the kernel knows that size or a larger one.
+ */
 void inode_table_grown(struct inode_table *table, struct inode *inode, uint64_t size_bytes);
 
 /* The hash of the object's content in this version, if the last change through this mount made it.

@@ -447,7 +447,7 @@ void lane_push(struct lane *lane)
 	int r = 0;
 
 	pthread_mutex_lock(&lane->lock);
-	lane->holds_back = false; /* else it leaves by who writes, or with the next connection */
+	lane->holds_back = false; /* a thread that writes now, or the next connection, sends it */
 	if (lane->up && !lane->writing && !lane->blocked)
 		r = pump(lane, CALLER_BYTES);
 	pthread_mutex_unlock(&lane->lock);
