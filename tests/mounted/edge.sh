@@ -585,38 +585,6 @@ test_the_main_thread_sleeps_while_requests_are_served() {
 	[ "$count" -le 30 ] || fail "300 requests woke it $count times"
 }
 
-# Of the helper: a child of its process of the connection, which is the daemon's.
-switches_of_workers() {
-	local front task
-
-	for front in $(pgrep -P "$daemon_pid"); do
-		for task in $(pgrep -P "$front"); do
-			grep -l '^request$' /proc/"$task"/task/*/comm
-		done
-	done | sed 's/comm$/status/' | xargs awk '/^voluntary_ctxt_switches/ { n += $2 } END { print n + 0 }'
-}
-
-# What is asked for one file (a name, its content, to close the last one, to prepare the next one)
-# arrives together: to wake a thread for each takes longer than to do it.
-test_one_worker_makes_a_file() {
-	need python3
-	case "$uri" in helper:*) ;; *) skip "only where the far end is a child of the daemon" ;; esac
-	local before count
-
-	mkdir "$mnt/made"
-	ls "$mnt/made"
-	before=$(switches_of_workers)
-	[ "$before" -gt 0 ] || fail "the helper's workers were not found" || return
-	python3 - "$mnt/made" <<-'END' || return
-		import sys
-		for n in range(200):
-		    with open(f"{sys.argv[1]}/file{n}", "w") as file:
-		        file.write("content")
-	END
-	count=$(($(switches_of_workers) - before))
-	[ "$count" -le 600 ] || fail "200 files took $count waits of workers"
-}
-
 round_trips_of() {
 	"$ISTHMUS" log --json --op "$1" --path "$2" "$mnt" | sed -n 's/.*"round_trips":\([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
 }

@@ -178,68 +178,6 @@ static void test_what_can_be_written_wakes_no_thread_here(void)
 	lane_free(far.lane);
 }
 
-static void hold_back(uint32_t id)
-{
-	CHECK_RC(0, lane_queue(near.lane, LANE_URGENT, FRAME_CHANGE, id, NULL));
-	lane_push_soon(near.lane);
-}
-
-/* On a busy machine their time may be over before the next one is there, but not each time. */
-static void test_what_is_held_back_leaves_with_the_next(void)
-{
-	enum { TRIES = 200 };
-	unsigned frames = 0, together = 0;
-	int fds[2];
-
-	end_init(&near);
-	CHECK_RC(0, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds));
-	CHECK_RC(0, lane_attach(near.lane, fds[0], fds[0], 0));
-	for (uint32_t id = 1; id <= TRIES; id += 4) {
-		for (uint32_t i = 0; i < 3; i++)
-			hold_back(id + i);
-		CHECK_RC(0, lane_send(near.lane, LANE_URGENT, FRAME_CHANGE, id + 3, NULL));
-		while (frames < id + 3) {
-			uint8_t data[16 * FRAME_HEADER_BYTES];
-			ssize_t size = recv(fds[1], data, sizeof(data), 0);
-
-			CHECK(size > 0);
-			if (size <= 0)
-				break;
-			together += size == 4 * FRAME_HEADER_BYTES;
-			frames += (unsigned)size / FRAME_HEADER_BYTES;
-		}
-	}
-	CHECK_RC(TRIES, frames);
-	CHECK(together > 0);
-	lane_detach(near.lane);
-	lane_free(near.lane);
-	close(fds[1]);
-}
-
-static void test_what_is_held_back_leaves_in_time_and_over_the_next_connection(void)
-{
-	end_init(&near);
-	end_init(&far);
-	hold_back(1);
-	connect_ends();
-	for (uint32_t id = 2; id <= 50; id++) {
-		await(&far, NULL, id - 1);
-		if (id == 25) {
-			lane_detach(near.lane);
-			lane_detach(far.lane);
-		}
-		hold_back(id);
-		if (id == 25)
-			connect_ends();
-	}
-	await(&far, NULL, 50);
-	CHECK_RC(50, far.count);
-	lane_detach(near.lane);
-	lane_detach(far.lane);
-	lane_free(near.lane);
-	lane_free(far.lane);
-}
-
 static void test_what_there_was_no_memory_for_comes_again(void)
 {
 	end_init(&near);
@@ -613,8 +551,6 @@ static void test_pieces_have_bounds(void)
 
 TEST_MAIN("lane", TEST(test_many_requests_are_withdrawn_in_one_walk),
 	TEST(test_what_can_be_written_wakes_no_thread_here),
-	TEST(test_what_is_held_back_leaves_with_the_next),
-	TEST(test_what_is_held_back_leaves_in_time_and_over_the_next_connection),
 	TEST(test_what_there_was_no_memory_for_comes_again),
 	TEST(test_compressed_frames_arrive_as_they_were),
 	TEST(test_each_connection_has_a_stream_of_its_own),

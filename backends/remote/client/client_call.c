@@ -145,9 +145,7 @@ int call_send(struct call *call, const struct remote_request *request, struct wi
 	if (!call->gives_back && remote_is_offline(remote))
 		return -EIO;
 	r = register_call(call, request, out, &lane);
-	if (r == 0 && request->may_be_held_back)
-		lane_push_soon(lane);
-	else if (r == 0)
+	if (r == 0)
 		lane_push(lane);
 	return r == -EMSGSIZE ? -E2BIG : r;
 }

@@ -101,7 +101,6 @@ int remote_exec(struct op_context *ctx, struct workspace *w, const struct exec_r
 
 	if (r == 0)
 		r = remote_settle(ctx, remote);
-	lane_push(remote->lane); /* the command may run a program whose close is held back */
 	if (r == 0)
 		r = remote_process_new(remote, &p);
 	if (r < 0)

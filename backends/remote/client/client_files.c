@@ -457,7 +457,6 @@ static void send_close(struct op_context *ctx, struct remote_file *file)
 	pthread_mutex_unlock(&file->remote->lock);
 	if (!current)
 		return;
-	request.may_be_held_back = !file->has_locks;
 	wire_put_number(&request.arguments, file->handle);
 	if (file->has_locks)
 		remote_request_run(&request, NULL, NULL);

@@ -201,7 +201,6 @@ static void prepare(struct op_context *ctx, struct remote *remote, const char *d
 	wire_put_open_flags(&request.arguments, O_RDWR);
 	wire_put_number(&request.arguments, kind->mode);
 	wire_put_number(&request.arguments, file->handle);
-	request.may_be_held_back = true;
 	if (remote_request_submit(&request, prepared, file) == 0)
 		return;
 	pthread_mutex_lock(&remote->lock);

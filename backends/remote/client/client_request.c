@@ -20,12 +20,6 @@ int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *c
 		return -EINTR;
 	if (remote_is_offline(remote))
 		return -EIO;
-	if (lane_holds_back(remote->lane)) {
-		pthread_mutex_unlock(lock);
-		lane_push(remote->lane);
-		pthread_mutex_lock(lock);
-		return 0;
-	}
 	clock_cond_wait_ms(condition, lock, WAIT_MS);
 	return 0;
 }

@@ -40,9 +40,8 @@ struct remote_request {
 	 * when its caller has given up.  (The threads of the reader and the manager, which must not
 	 * wait, may send such requests, too.) */
 	bool gives_back;
-	bool at_once;          /* made under file->lock: RESULT_BUSY rather than wait for a slot */
-	bool may_spread;       /* any channel will do */
-	bool may_be_held_back; /* nobody waits for the answer yet: lane_push_soon() */
+	bool at_once;    /* made under file->lock: RESULT_BUSY rather than wait for a slot */
+	bool may_spread; /* any channel will do */
 
 	/* The handle whose earlier requests the far end finishes first; 0: none.  Such a request
 	 * leaves behind bulk data that is queued, unless it `is_urgent`.  remote_request_run()
@@ -129,8 +128,6 @@ void remote_request_give_back(struct remote_request *request);
 bool remote_again(struct op_context *ctx, int64_t *result);
 
 /* Waits on `condition` under remote->lock or file->lock for at most WAIT_MS.
- * Where requests are held back it sends those instead, with the lock released meanwhile: so the
- * caller checks again what it waits for.
  * 0, -EINTR, -EIO (the link has been down for too long). */
 int remote_wait(struct remote *remote, struct op_context *ctx, pthread_cond_t *condition,
 	pthread_mutex_t *lock);

@@ -231,7 +231,6 @@ static int submit_queued(struct remote_request *request, struct queued_write *wr
 
 	request->order = write->file->handle;
 	request->uses = write->file;
-	request->may_be_held_back = !request->gives_back; /* others may wait for that */
 	r = remote_request_submit(request, answered, write);
 	if (r < 0) {
 		unreserve(write);

@@ -134,12 +134,8 @@ static void job_run(struct job *job)
 		wire_set_result(
 			out.buffer.data + FRAME_HEADER_BYTES, result, job->ctx.served.position);
 	}
-	if (lane_queue(job->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
+	if (lane_send(job->lane, answer_priority(job), FRAME_REPLY, job->header.id, &out) < 0)
 		log_error("no memory for the answer to request %u", job->header.id);
-	if (job->has_time)
-		lane_push_soon(job->lane);
-	else
-		lane_push(job->lane);
 	started = job->started;
 	job_finish(job);
 	if (started)
@@ -178,9 +174,7 @@ static struct job *next_job(struct server *server)
 	bool stopping = server->stopping;
 	struct job *job = pop_job(&server->small, stopping ? SIZE_MAX : WAITING_SMALL_MAX_BYTES);
 
-	if (!job)
-		job = pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
-	return job ? job : pop_job(&server->late, SIZE_MAX);
+	return job ? job : pop_job(&server->bulk, stopping ? SIZE_MAX : WAITING_MAX_BYTES);
 }
 
 /* There is no signal when the lane has room again.  Under the lock. */
@@ -200,63 +194,23 @@ bool server_wait_for_credit(struct server *server, const int64_t *credit)
 	return true;
 }
 
-static bool is_urgent_queued(const struct server *server)
-{
-	return server->small.first || server->bulk.first;
-}
-
-/* One worker at a time is on its way, and wakes the next one where it leaves something for that:
- * requests that come together are mostly done before a second thread would have begun.  Under the
- * lock.  True: wake_worker() is to follow without it. */
-static bool needs_worker(struct server *server)
-{
-	bool needs = !server->coming &&
-		     (is_urgent_queued(server) || (server->late.first && !server->working));
-
-	server->coming += needs;
-	return needs;
-}
-
-static void wake_worker(struct server *server);
-
 /* A task of the workers: goes on until there is no job. */
 static void run_jobs(void *user)
 {
 	struct server *server = user;
+	struct job *job;
 
 	pthread_mutex_lock(&server->lock);
-	server->coming--;
-	server->working++;
-	while (is_urgent_queued(server) || server->late.first) {
-		struct job *job = next_job(server);
-		bool lasts, wakes;
-
+	while (server->small.first || server->bulk.first) {
+		job = next_job(server);
 		if (!job) {
 			wait_for_room(server, &server->work);
 			continue;
 		}
-		/* Late jobs do not wait for it. */
-		lasts = request_flags(job->header.type) & (REQUEST_TAKES_LONG | REQUEST_IS_LISTING);
-		server->working -= lasts;
-		wakes = needs_worker(server);
 		pthread_mutex_unlock(&server->lock);
-		if (wakes)
-			wake_worker(server);
 		job_run(job);
 		pthread_mutex_lock(&server->lock);
-		server->working += lasts;
 	}
-	server->working--;
-	pthread_mutex_unlock(&server->lock);
-}
-
-static void wake_worker(struct server *server)
-{
-	if (worker_pool_submit(&server->workers, run_jobs, server))
-		return;
-	/* All workers are busy: the next one that is free looks for the job. */
-	pthread_mutex_lock(&server->lock);
-	server->coming--;
 	pthread_mutex_unlock(&server->lock);
 }
 
@@ -273,43 +227,21 @@ static bool may_wait(const struct job *job)
 	return (request_flags(job->header.type) & REQUEST_WAITS) || server_close_frees_locks(job);
 }
 
-static void start_worker(struct server *server)
-{
-	bool needs;
-
-	pthread_mutex_lock(&server->lock);
-	needs = needs_worker(server);
-	pthread_mutex_unlock(&server->lock);
-	if (needs)
-		wake_worker(server);
-}
-
-/* No caller of the client waits for a file to be prepared nor, where no lock goes with it, to be
- * closed. */
-static struct job_queue *queue_of(struct server *server, struct job *job)
-{
-	job->has_time = job->header.type == REQUEST_PREPARE ||
-			(job->header.type == REQUEST_CLOSE && !may_wait(job));
-	if (job->has_time)
-		return &server->late;
-	return request_flags(job->header.type) & REQUEST_IS_BULK ? &server->bulk : &server->small;
-}
-
-/* Called without the lock, as a thread that is woken takes the lock first.  `is_worker`: the caller
- * is a worker that looks for its next job now and finds this one, so no other worker is woken. */
+/* Without the lock, which whoever is woken takes first.  A worker that `is_worker` finds the job
+ * itself: waking another one would only have both of them look for it. */
 static void submit(struct server *server, struct job *job, bool is_worker)
 {
+	unsigned flags = request_flags(job->header.type);
+
 	if (may_wait(job) && worker_pool_submit(&server->lasting, run_long_job, job))
 		return;
 	pthread_mutex_lock(&server->lock);
-	push_job(queue_of(server, job), job);
-	if (job->has_time)
-		pthread_cond_broadcast(
-			&server->moved); /* server_wait_for_closes() runs it itself */
+	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
 	pthread_mutex_unlock(&server->lock);
 	if (is_worker)
 		return;
-	start_worker(server);
+	/* Refused: all workers are busy, and one task waits that will find the job. */
+	worker_pool_submit(&server->workers, run_jobs, server);
 	pthread_cond_signal(&server->work);
 }
 
@@ -454,18 +386,8 @@ void server_wait_for_closes(struct job *job)
 	struct server *server = job->server;
 
 	pthread_mutex_lock(&server->lock);
-	while (server->closing && !job->cancelled && !server->stopping) {
-		struct job *late = pop_job(&server->late, SIZE_MAX);
-
-		if (!late) {
-			pthread_cond_wait(&server->moved, &server->lock);
-			continue;
-		}
-		pthread_mutex_unlock(&server->lock);
-		job_run(late);
-		start_worker(server); /* for what was ordered behind it */
-		pthread_mutex_lock(&server->lock);
-	}
+	while (server->closing && !job->cancelled && !server->stopping)
+		pthread_cond_wait(&server->moved, &server->lock);
 	pthread_mutex_unlock(&server->lock);
 }
 
@@ -629,7 +551,6 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	server->user = user;
 	server->small.last = &server->small.first;
 	server->bulk.last = &server->bulk.first;
-	server->late.last = &server->late.first;
 	pthread_mutex_init(&server->lock, NULL);
 	pthread_mutex_init(&server->changed_lock, NULL);
 	pthread_mutex_init(&server->feed_lock, NULL);

@@ -49,8 +49,7 @@ struct job {
 	atomic_bool cancelled;
 	int64_t credit;                 /* listings: bytes that may be sent; under server->lock */
 	size_t listed_bytes;            /* sent of a listing */
-	bool is_guess;                  /* of content that nobody waits for */
-	bool has_time;                  /* no caller of the client waits for the answer */
+	bool is_guess;                  /* nobody waits for it */
 	bool may_last;                  /* its thread may go on after the answer ... */
 	struct server_process *started; /* ... with the output of the process that it started */
 	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
@@ -87,10 +86,9 @@ struct server {
 	pthread_cond_t moved; /* credit came, a job ended, the server stops */
 	bool stopping;
 	struct worker_pool workers;
-	struct worker_pool lasting;         /* jobs that may wait; input of processes */
-	struct job_queue small, bulk, late; /* waiting for a worker, in this order */
-	unsigned working, coming; /* workers that take jobs, and those that were woken to */
-	struct hash_table jobs;   /* by id */
+	struct worker_pool lasting;   /* jobs that may wait; input of processes */
+	struct job_queue small, bulk; /* waiting for a worker */
+	struct hash_table jobs;       /* by id */
 	size_t job_bytes;
 	uint64_t job_number;       /* of the last one */
 	struct hash_table handles; /* by id */

@@ -255,10 +255,11 @@ int64_t lane_silence_ms(struct lane *lane)
 
 size_t lane_waiting_bytes(struct lane *lane)
 {
-	size_t bytes;
+	size_t bytes = 0;
 
 	pthread_mutex_lock(&lane->lock);
-	bytes = lane_count_waiting(lane);
+	for (int i = 0; i < LANE_PRIORITIES; i++)
+		bytes += lane->waiting[i].bytes;
 	pthread_mutex_unlock(&lane->lock);
 	return bytes;
 }

@@ -85,11 +85,6 @@ int lane_queue(struct lane *lane, enum lane_priority priority, enum frame_type t
 	struct wire_writer *writer);
 void lane_push(struct lane *lane);
 
-/* The same for what nobody waits for: it leaves with what is pushed next, within a few ms.  Whoever
- * waits for its answer all the same pushes it first, if it is still held back. */
-void lane_push_soon(struct lane *lane);
-bool lane_holds_back(const struct lane *lane);
-
 /* Takes back a frame of this id that has never been sent; true when there was one. */
 bool lane_withdraw(struct lane *lane, uint32_t id);
 

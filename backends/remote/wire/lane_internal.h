@@ -53,14 +53,11 @@ struct lane {
 	uint8_t *free_buffers[FREE_BUFFERS_MAX]; /* of large messages that have arrived */
 	size_t free_count;
 
-	bool attached;          /* threads exist */
-	atomic_bool up;         /* the connection works as far as we know; changed under the lock */
-	bool writing;           /* somebody is in pump() */
-	bool blocked;           /* the writer thread is to wait for the descriptor */
-	atomic_bool holds_back; /* something waits for what is pushed next; changed under lock */
-	bool was_held_back;     /* since the last tick of the writer thread ... */
-	bool ticks;             /* ... which looks every HELD_BACK_MS */
-	bool has_room;          /* the descriptors are large pipes */
+	bool attached;  /* threads exist */
+	atomic_bool up; /* the connection works as far as we know; changed under the lock */
+	bool writing;   /* somebody is in pump() */
+	bool blocked;   /* the writer thread is to wait for the descriptor */
+	bool has_room;  /* the descriptors are large pipes */
 	int in_fd, out_fd, wake_fd;
 	pthread_t reader, writer;
 
@@ -81,9 +78,6 @@ void lane_report_lost(struct lane *lane, int error);
 
 /* Of a session that is gone. */
 void lane_forget_partials(struct lane *lane);
-
-/* The bytes that were never sent.  Under the lock. */
-size_t lane_count_waiting(const struct lane *lane);
 
 /* Something waits to be sent.  Under the lock. */
 bool lane_has_work(const struct lane *lane);

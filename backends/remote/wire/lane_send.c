@@ -18,8 +18,6 @@ enum {
 	UNHINDERED_US = 1000000,
 	CALLER_BYTES = 1 << 20, /* what a sender writes itself before the writer thread continues */
 	DRAIN_US = 500,         /* a pipe of that size is not empty sooner, nor full */
-	HELD_BACK_MS = 1,       /* for what is pushed next, ... */
-	HELD_BACK_MAX_BYTES = 16 << 10, /* ... unless so much waits */
 };
 
 /* Frees the message, but may keep its buffer: fresh pages cost as much as filling them. */
@@ -283,7 +281,6 @@ static int pump(struct lane *lane, size_t bytes_max)
 		}
 	}
 	lane->writing = false;
-	lane->holds_back = false;
 	/* Usually all of it is written, and no thread is to do anything. */
 	if (lane->blocked || !lane->up)
 		pthread_cond_broadcast(&lane->writable);
@@ -292,15 +289,6 @@ static int pump(struct lane *lane, size_t bytes_max)
 	if (r < 0)
 		lane_take_down(lane);
 	return r;
-}
-
-size_t lane_count_waiting(const struct lane *lane)
-{
-	size_t bytes = 0;
-
-	for (int i = 0; i < LANE_PRIORITIES; i++)
-		bytes += lane->waiting[i].bytes;
-	return bytes;
 }
 
 bool lane_has_work(const struct lane *lane)
@@ -344,20 +332,6 @@ int lane_take_ack(struct lane *lane, uint32_t ack)
 	return r;
 }
 
-/* Lets what is held back leave in time.  It goes on ticking while something was held back, so that
- * not each time this thread has to be woken.  Under the lock. */
-static int tick(struct lane *lane)
-{
-	int r = 0;
-
-	clock_cond_wait_ms(&lane->writable, &lane->lock, HELD_BACK_MS);
-	if (lane->holds_back && lane->up && !lane->writing && !lane->blocked)
-		r = pump(lane, SIZE_MAX);
-	lane->ticks = lane->was_held_back;
-	lane->was_held_back = false;
-	return r;
-}
-
 void *lane_run_writer(void *user)
 {
 	struct lane *lane = user;
@@ -369,10 +343,7 @@ void *lane_run_writer(void *user)
 			{.fd = lane->wake_fd, .events = POLLIN}};
 
 		if (!lane->blocked || lane->writing) {
-			if (lane->ticks)
-				r = tick(lane);
-			else
-				pthread_cond_wait(&lane->writable, &lane->lock);
+			pthread_cond_wait(&lane->writable, &lane->lock);
 			continue;
 		}
 		pthread_mutex_unlock(&lane->lock);
@@ -447,34 +418,11 @@ void lane_push(struct lane *lane)
 	int r = 0;
 
 	pthread_mutex_lock(&lane->lock);
-	lane->holds_back = false; /* a thread that writes now, or the next connection, sends it */
 	if (lane->up && !lane->writing && !lane->blocked)
 		r = pump(lane, CALLER_BYTES);
 	pthread_mutex_unlock(&lane->lock);
 	if (r < 0)
 		lane->callbacks.lost(lane->user, r);
-}
-
-void lane_push_soon(struct lane *lane)
-{
-	bool holds_back;
-
-	pthread_mutex_lock(&lane->lock);
-	holds_back = lane_count_waiting(lane) < HELD_BACK_MAX_BYTES;
-	if (holds_back) {
-		lane->holds_back = lane->was_held_back = true;
-		if (!lane->ticks)
-			pthread_cond_broadcast(&lane->writable);
-		lane->ticks = true;
-	}
-	pthread_mutex_unlock(&lane->lock);
-	if (!holds_back)
-		lane_push(lane);
-}
-
-bool lane_holds_back(const struct lane *lane)
-{
-	return lane->holds_back;
 }
 
 int lane_send(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
