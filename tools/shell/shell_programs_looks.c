@@ -71,10 +71,12 @@ void shell_look_env(struct shell_judge *judge)
 	judge->answer->transparent = true;
 }
 
-/* xargs -I{} CMD {}: the words with {} are unknown. */
+/* xargs -I{} CMD {}: the words with {} are unknown.  A later -n or -L makes xargs ignore -I and
+ * append its words, so with one of them both are assumed. */
 void shell_look_xargs(struct shell_judge *judge)
 {
 	const char *placeholder = NULL;
+	bool appends = false;
 
 	for (size_t i = 0; i < judge->option_count; i++) {
 		const struct shell_option *option = &judge->options[i];
@@ -82,6 +84,9 @@ void shell_look_xargs(struct shell_judge *judge)
 				(option->length >= 3 &&
 					strncmp(option->name, "replace", option->length) == 0);
 
+		appends = appends || (option->length == 1 && strchr("nLl", option->name[0])) ||
+			  strncmp(option->name, "max-args", option->length) == 0 ||
+			  strncmp(option->name, "max-lines", option->length) == 0;
 		if (replaces)
 			placeholder = option->value_word ? judge->words[option->value_word].text +
 								   option->value_offset
@@ -89,7 +94,8 @@ void shell_look_xargs(struct shell_judge *judge)
 	}
 	if (!judge->operand_count)
 		return; /* as echo */
-	shell_judge_inner(judge, judge->operands[0], judge->count, placeholder, !placeholder);
+	shell_judge_inner(
+		judge, judge->operands[0], judge->count, placeholder, appends || !placeholder);
 	judge->answer->transparent = judge->answer->inner != NULL;
 }
 
