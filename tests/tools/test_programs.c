@@ -179,7 +179,8 @@ static void test_programs_of_awk(void)
 		"{print \"> | system\"}", "NR==1\n/foo/{print}", "{print ($1 > 5)}",
 		"{ a = b > c; print a }", "# system\n{print}", "/[a-z]\\/b/",
 		"{ x = 4 / 2; y = 3 / 1; print x }", "{print length($0)}", "/^[^#]/",
-		"{gsub(/a/,\"b\")} 1"};
+		"{gsub(/a/,\"b\")} 1", "{if ((a + 1) / 2 > b) print (c) / 2}",
+		"{for (i in a) print i; while (i < (n) / 2) i++}"};
 	static const char *const bad[] = {"{print > \"f\"}", "{print $1 > \"f\"}",
 		"{print >> \"f\"}", "{print | \"id\"}", "{system(\"id\")}",
 		"BEGIN{\"id\" | getline x}", "{getline < \"f\"}", "{getline}",
@@ -190,7 +191,10 @@ static void test_programs_of_awk(void)
 		"{print |& \"id\"}", "BEGIN{print ENVIRON[\"X\"]}", "{print a[1] > \"f\"}",
 		"{if (a) print > \"f\"}", "{print\\\n > \"f\"}", "{print \"a\\\" > \"f\"}",
 		"/[/]/ {system(\"id\")}", "{ print $1, $2 > $3 }", "{printf(\"x\") > \"f\"}",
-		"{print -1 >\"f\"}", "{sys\\\ntem(\"id\")}"};
+		"{print -1 >\"f\"}", "{sys\\\ntem(\"id\")}",
+		"BEGIN{if (1) /\"/; system(\"id\"); x = /\"/}",
+		"{while ((x) > 1) /\"/; system(\"id\"); x = /\"/}",
+		"{for (;;)\n/\"/; system(\"id\"); x = /\"/}"};
 
 	for (size_t i = 0; i < array_size(good); i++)
 		if (!CHECK(shell_awk_only_prints(good[i])))

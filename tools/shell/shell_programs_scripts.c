@@ -220,6 +220,7 @@ struct awk_scan {
 	enum awk_token last;
 	int depth;       /* of ( ) */
 	int print_depth; /* `depth` at the present print; -1: not in a print */
+	int head_depth;  /* `depth` at the present if, while or for; -1: not in its ( ) */
 };
 
 static bool is_name_byte(char c)
@@ -260,6 +261,8 @@ static bool scan_awk_word(struct awk_scan *scan)
 		return false;
 	if (is_awk_word(word, length, "print printf"))
 		scan->print_depth = scan->depth;
+	if (is_awk_word(word, length, "if while for"))
+		scan->head_depth = scan->depth;
 	scan->last = is_awk_word(word, length,
 			     "print printf return in exit delete do else while for if func"
 			     " function BEGIN END case switch default")
@@ -314,12 +317,16 @@ static bool scan_awk_operator(struct awk_scan *scan)
 		scan->print_depth = -1;
 	scan->depth += (c == '(') - (c == ')');
 	scan->last = c == ')' || c == ']' ? AWK_OPERAND : AWK_OPERATOR;
+	if (c == ')' && scan->head_depth == scan->depth) { /* a statement follows: if (x) /re/ */
+		scan->head_depth = -1;
+		scan->last = AWK_EITHER;
+	}
 	return true;
 }
 
 bool shell_awk_only_prints(const char *program)
 {
-	struct awk_scan scan = {.at = program, .print_depth = -1};
+	struct awk_scan scan = {.at = program, .print_depth = -1, .head_depth = -1};
 
 	while (*scan.at) {
 		bool ok = true;
