@@ -148,24 +148,53 @@ int back_flush(struct op_context *ctx, struct open_file *open_file)
 	return r;
 }
 
+/* The handle that has what the workspace stored of the file.  Later errors are returned once. */
+static int find_stored(const struct back_file *file, struct open_file **ret_stored)
+{
+	struct open_file *inner = file->base.inner;
+	struct node *node = file->node;
+	int r = inner ? 0 : node->error;
+
+	*ret_stored = inner ? inner : node->inner;
+	if (r < 0)
+		return r;
+	r = node->refused;
+	node->refused = 0;
+	return r == 0 && !*ret_stored ? -EIO : r;
+}
+
+/* Does not open the file at the workspace, which would keep others from writing to the journal
+ * while this one waits. */
+static int sync_file(
+	struct op_context *ctx, struct back_file *file, const char *path, bool data_only)
+{
+	struct writeback *b = writeback_of(file->base.file.workspace);
+	struct open_file *stored;
+	int r;
+
+	writeback_lock(b);
+	PASS_IN_TURN(b, ctx, r, NULL, NULL, &file->node->id, false, r = find_stored(file, &stored),
+		r < 0 ? r : workspace_fsync(ctx, b->base.inner, stored, path, data_only));
+	writeback_unlock(b);
+	return r;
+}
+
 int back_fsync(struct op_context *ctx, struct workspace *w, struct open_file *open_file,
 	const char *path, bool data_only)
 {
 	struct writeback *b = writeback_of(w);
-	struct back_file *file = open_file ? back_file_of(open_file) : NULL;
-	int r = file ? back_inner_open(ctx, file) : 0, *told;
+	int r;
 
-	if (r < 0)
-		return r;
+	if (open_file)
+		return sync_file(ctx, back_file_of(open_file), path, data_only);
 	writeback_lock(b);
-	r = file ? back_settle(b, ctx, &file->node->id) : back_barrier(b, ctx);
-	told = file ? &file->node->refused : &b->unreported;
+	r = back_barrier(b, ctx);
 	if (r == 0) { /* once */
-		r = *told;
-		*told = 0;
+		r = b->unreported;
+		b->unreported = 0;
 	}
 	writeback_unlock(b);
-	return r < 0 ? r : forward_fsync(ctx, w, open_file, path, data_only);
+	return r < 0 ? r : forward_fsync(ctx, w, NULL, path, data_only);
 }
 
 /* Waits for all pending operations before a lock is released.  Cannot be interrupted.  -EIO: the

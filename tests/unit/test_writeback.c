@@ -972,15 +972,16 @@ static void test_a_lock_is_given_up_when_all_is_there(void)
 	workspace_free(w);
 }
 
-static struct open_file *synced;
+static struct open_file *awaited;
 
-static void *sync_and_write(void *w)
+static void *wait_and_write(void *unused)
 {
 	struct op_context own;
 
+	(void)unused;
 	op_context_init(&own);
-	CHECK_RC(0, workspace_fsync(&own, w, synced, "", false));
-	CHECK_RC(6, workspace_write(&own, synced, "longer", 6, 0));
+	CHECK_RC(0, workspace_fallocate(&own, awaited, 0, 0, 3)); /* not deferred */
+	CHECK_RC(6, workspace_write(&own, awaited, "longer", 6, 0));
 	return NULL;
 }
 
@@ -1004,22 +1005,22 @@ static void *rewrite(void *w)
 static void test_nothing_is_deferred_behind_who_waits_to_write_at_the_workspace(void)
 {
 	struct workspace *w = open_back();
-	pthread_t syncer, rewriter;
+	pthread_t writer, rewriter;
 
 	CHECK_RC(0, sync_all(w));
 	shut(true);
-	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &synced, &attributes));
-	CHECK_RC(3, workspace_write(&context, synced, "old", 3, 0));
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &awaited, &attributes));
+	CHECK_RC(3, workspace_write(&context, awaited, "old", 3, 0));
 	last_at_gate = OPERATION_mkdir;
-	CHECK_RC(0, pthread_create(&syncer, NULL, sync_and_write, w));
+	CHECK_RC(0, pthread_create(&writer, NULL, wait_and_write, NULL));
 	await_at_gate(OPERATION_create);
 	CHECK_RC(0, pthread_create(&rewriter, NULL, rewrite, w));
 	usleep(100000);
 	CHECK(!__atomic_load_n(&is_rewritten, __ATOMIC_SEQ_CST));
 	shut(false);
-	pthread_join(syncer, NULL);
+	pthread_join(writer, NULL);
 	pthread_join(rewriter, NULL);
-	CHECK_RC(0, workspace_close(&context, synced));
+	CHECK_RC(0, workspace_close(&context, awaited));
 	CHECK_RC(0, sync_all(w));
 	CHECK_STRING("", lost());
 	workspace_free(w);
@@ -1227,6 +1228,45 @@ static void test_a_file_is_changed_again_while_the_link_is_away(void)
 	CHECK_STRING("fir", get(there, "cut"));
 	CHECK_STRING("first, then moved", get(there, "to"));
 	CHECK_STRING("First", get(there, "open"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static void *sync_file(void *argument)
+{
+	struct open_file *file = argument;
+	struct op_context own;
+
+	op_context_init(&own);
+	return (void *)(intptr_t)workspace_fsync(&own, file->workspace, file, "", false);
+}
+
+static void test_a_file_is_written_while_its_fsync_waits_for_the_link(void)
+{
+	struct workspace *w = open_back();
+	struct open_file *file;
+	pthread_t thread;
+	void *synced = NULL;
+	int64_t began_ms;
+
+	CHECK_RC(0, sync_all(w));
+	turned_away = 0;
+	take_away(true);
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &file, &attributes));
+	CHECK_RC(5, workspace_write(&context, file, "first", 5, 0));
+	CHECK_RC(0, pthread_create(&thread, NULL, sync_file, file));
+	await_turned_away(1);
+	usleep(100000);
+	began_ms = clock_now_ms();
+	CHECK_RC(6, workspace_write(&context, file, "second", 6, 5));
+	CHECK_RC(0, append_to(w, "f", " and third"));
+	CHECK(clock_now_ms() - began_ms < 2000);
+	take_away(false);
+	CHECK_RC(0, pthread_join(thread, &synced));
+	CHECK_RC(0, (int)(intptr_t)synced);
+	CHECK_RC(0, workspace_fsync(&context, w, file, "", false));
+	CHECK_STRING("firstsecond and third", get(there, "f"));
+	CHECK_RC(0, workspace_close(&context, file));
 	CHECK_STRING("", lost());
 	workspace_free(w);
 }
@@ -1582,6 +1622,7 @@ int main(void)
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_a_file_is_changed_again_while_the_link_is_away),
+		TEST(test_a_file_is_written_while_its_fsync_waits_for_the_link),
 		TEST(test_a_directory_is_known_after_a_rename_in_it),
 		TEST(test_what_is_tried_again_holds_up_nothing_else),
 		TEST(test_only_one_mount_has_the_journal),
