@@ -531,7 +531,7 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_context *cont
 	}
 	if (strlen(path) >= PATH_MAX)
 		r = -ENAMETOOLONG;
-	if (r == 0 && rest == path) {
+	if (r == 0 && rest == path && !(use & SHELL_FROM_ROOT)) {
 		r = enter_path(&w, &spot.real, context->directory);
 		if (r == 0)
 			r = replace(&spot.written, strdup(context->directory));

@@ -134,7 +134,7 @@ static void add_uses_elsewhere(struct shell_judge *judge)
 		struct shell_program_use *use = &judge->answer->uses[i];
 		char *path = NULL;
 
-		if (use->path[0] == '/' || use->path[0] == '~')
+		if (use->path[0] == '/' || use->path[0] == '~' || use->use & SHELL_FROM_ROOT)
 			continue;
 		if (asprintf(&path, "%s/%s", judge->directory, use->path) < 0)
 			path = NULL;
@@ -351,7 +351,7 @@ static void take_here(struct shell_judge *judge)
 	if (row->operands && row->operands[texts] == '*')
 		texts = 0;
 	if (row->flags & SHELL_ROW_TREE)
-		shell_judge_use_path(judge, ".", SHELL_READS | SHELL_TREE);
+		shell_judge_use_path(judge, ".", SHELL_READS | SHELL_TREE | SHELL_FROM_ROOT);
 	else if (judge->operand_count <= texts && (row->flags & SHELL_ROW_HERE || judge->tree))
 		shell_judge_use_path(judge, ".",
 			SHELL_READS | (judge->tree || (row->operands && strchr(row->operands, 'R'))

@@ -40,7 +40,7 @@ enum shell_row_flags {
 	SHELL_ROW_INNER = 1 << 5,          /* the operands after the first `skip` are a command */
 	SHELL_ROW_TRANSPARENT = 1 << 6,    /* only runs the inner command */
 	SHELL_ROW_HERE = 1 << 7,           /* reads the working directory if it has no operands */
-	SHELL_ROW_TREE = 1 << 8,           /* always reads the working directory and below */
+	SHELL_ROW_TREE = 1 << 8,           /* may read everything below the root: git log -p */
 	SHELL_ROW_INHERITS = 1 << 9,       /* sub-command: also takes the options of its program */
 	SHELL_ROW_AT_FILES = 1 << 10,      /* @FILE stands for words in a file: asks */
 	SHELL_ROW_CHANGES_SHELL = 1 << 11, /* a built-in that changes later commands: asks */
