@@ -236,6 +236,8 @@ static size_t take_find_primary(struct shell_judge *judge, size_t at)
 
 	if (IS_ONE_OF(text, "(", ")", "!", ","))
 		return at + 1;
+	if (IS_ONE_OF(text, "-execdir", "-okdir"))
+		shell_judge_ask(judge, "find %s runs a command in other directories", text);
 	if (IS_ONE_OF(text, "-exec", "-execdir", "-ok", "-okdir"))
 		return take_find_exec(judge, at);
 	marks = text[0] == '-' ? shell_row_option(judge->row, text + 1, strlen(text + 1)) : NULL;
