@@ -109,14 +109,15 @@ static char *join(
 	return steal_text(a, &text);
 }
 
-/* False for names with unusual characters, which might look like another name. */
+/* False for names with unusual characters, which might look like another name, and for those that a
+ * program in front of them takes for its option: flock FILE -c LINE. */
 static bool is_plain_name(const char *name)
 {
 	for (const char *at = name; *at; at++)
 		if (!isascii((unsigned char)*at) ||
 			(!isalnum((unsigned char)*at) && !strchr("_./,:+@%^-[", *at)))
 			return false;
-	return *name != '\0';
+	return *name && *name != '-';
 }
 
 /* ---- Variables ----------------------------------------- */

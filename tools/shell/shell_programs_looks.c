@@ -154,6 +154,11 @@ void shell_look_shell(struct shell_judge *judge)
 	size_t first = judge->operand_count ? judge->operands[0] : 0;
 
 	judge->operands_taken = true;
+	/* bash +O NAME -c LINE */
+	for (size_t i = 1; i < (first ? first : judge->count); i++)
+		if (judge->words[i].text[0] == '+' && strpbrk(judge->words[i].text, "oO"))
+			shell_judge_ask(judge, "%.40s %.40s may take a value, and -c after it",
+				answer->name, judge->words[i].text);
 	if (shell_judge_has_option(judge, "c")) {
 		if (first)
 			take_line(judge, first, first + 1);

@@ -595,12 +595,18 @@ static const struct shell_row rows[] = {
 	{.names = "flock", .flags = RUNS, .skip = 1, .options = "-w: -E: -c! -exnosuFv"},
 	{.names = "taskset", .flags = RUNS, .skip = 1, .options = "-ap"},
 	{.names = "chrt", .flags = RUNS, .skip = 1, .options = "-TPD: -abdfimoprRv"},
-	{.names = "setarch linux32 linux64", .flags = RUNS, .skip = 1, .options = ""},
+	{.names = "setarch", .flags = RUNS, .skip = 1, .options = ""},
+	{.names = "linux32 linux64 toybox eatmydata chronic ifne torsocks dbus-run-session "
+		  "valgrind prlimit",
+		.flags = RUNS,
+		.options = ""},
 	{.names = "unshare nsenter fakeroot busybox",
 		.flags = RUNS,
-		.options = "-SGRwlsib: -CfimnprTUuc --fork --mount-proc= --user= --mount= --pid= "
+		.options = "-SGRwlsibt: -CfimnprTUuc --target: --fork --mount-proc= --user= "
+			   "--mount= --pid= "
 			   "--net= --map-root-user"},
-	{.names = "script expect parallel entr su", .flags = SHELL_ROW_RUNS_OTHERS},
+	{.names = "script expect parallel entr su runuser pkexec systemd-run",
+		.flags = SHELL_ROW_RUNS_OTHERS},
 
 	/* Shells, and built-ins that change the shell. */
 	{.names = "bash sh dash zsh ksh ash fish csh tcsh",
