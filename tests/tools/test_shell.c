@@ -278,6 +278,32 @@ static void test_every_line_of_the_table(void)
 	permissions_free(session.permissions);
 }
 
+static void test_a_program_in_the_root_is_no_program_of_the_table(void)
+{
+	cleanup_free char *path = NULL, *root = NULL, *before = strdup(getenv("PATH"));
+	struct tool_session session = {0};
+
+	if (!CHECK(asprintf(&path, "%s/w/inside:/usr/bin", place) > 0) ||
+		!CHECK(asprintf(&root, "%s/w", place) > 0) ||
+		!CHECK_RC(0, tool_session_open(root, &session)))
+		return;
+	session.permissions = make_rules("none");
+	CHECK(symlinkat("a.c", session.root.fd, "src/ls") == 0);
+	CHECK(symlinkat("a.c", session.root.fd, "src/nice") == 0);
+	check_line(&session, 1, "ls", "allow");
+	for (int i = 0; i < 2; i++) {
+		setenv("PATH", i ? "inside:/usr/bin" : path, 1);
+		check_line(&session, 2, "ls", "ask");
+		check_line(&session, 3, "nice cat f", "ask");
+		check_line(&session, 4, "cat f", "allow");
+	}
+	setenv("PATH", before, 1);
+	unlinkat(session.root.fd, "src/ls", 0);
+	unlinkat(session.root.fd, "src/nice", 0);
+	tool_session_close(&session);
+	permissions_free(session.permissions);
+}
+
 static void test_a_project_can_only_tighten(void)
 {
 	static const char project[] =
@@ -330,6 +356,7 @@ static int make_place(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {TEST(test_every_line_of_the_table),
+		TEST(test_a_program_in_the_root_is_no_program_of_the_table),
 		TEST(test_a_project_can_only_tighten), TEST(test_a_wrong_rule_is_refused)};
 	cleanup_free char *home = NULL;
 	int r;

@@ -292,7 +292,9 @@ static void take_answer(struct analyser *a, const char *settings,
 	const struct shell_program_answer *answer, const struct view *views, size_t count)
 {
 	const char *outer_settings = a->settings;
-	bool by_name = !strchr(views[0].word.text, '/'); /* a path may lead to any program */
+	/* A path may lead to any program. */
+	bool by_name = !strchr(views[0].word.text, '/') &&
+		       !shell_program_is_inside(a->context, answer->name);
 	bool is_inner = answer->transparent && by_name && (answer->inner || answer->inner_line);
 	struct shell_step *step = is_inner && !*answer->reason ? NULL : add_step(a);
 

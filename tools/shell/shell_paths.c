@@ -569,3 +569,38 @@ bool shell_pattern_matches(const struct shell_context *context, const char *patt
 		found = count > ENTRIES_MAX || matches(pattern, entry->d_name);
 	return found;
 }
+
+static bool directory_has(
+	const struct shell_context *context, const char *directory, size_t length, const char *name)
+{
+	cleanup_free char *written = strndup(directory, length);
+	cleanup_free char *real = written && *written == '/' ? realpath(written, NULL) : NULL;
+	cleanup_free char *above = NULL, *path = NULL;
+	struct stat status;
+
+	if (!written)
+		return true; /* without memory: better asked once too often */
+	if (*written != '/')
+		above = path_join(context->directory, written);
+	else if (real && below_root(context, real))
+		above = strdup(below_root(context, real));
+	else
+		return false;
+	path = above ? path_join(above, name) : NULL;
+	return !path || files_stat(context->root, path, &status) == 0;
+}
+
+bool shell_program_is_inside(const struct shell_context *context, const char *name)
+{
+	/* With "/" as the root, the system's own programs are inside. */
+	const char *path = context->root->path[1] ? getenv("PATH") : NULL;
+
+	while (path) {
+		size_t length = strcspn(path, ":");
+
+		if (directory_has(context, path, length, name))
+			return true;
+		path = path[length] ? path + length + 1 : NULL;
+	}
+	return false;
+}

@@ -41,6 +41,10 @@ enum shell_path_flags {
 void shell_paths_add(struct shell_paths *paths, const struct shell_context *context,
 	const char *path, unsigned use, unsigned flags);
 
+/* Whether a directory of PATH that is below the root has a file of that name: with a virtual
+ * environment or node_modules/.bin in PATH, who can write files can replace "ls". */
+bool shell_program_is_inside(const struct shell_context *context, const char *name);
+
 /* False when surely no name matches: bash then takes the pattern as it stands. */
 bool shell_pattern_matches(const struct shell_context *context, const char *pattern);
 
