@@ -22,7 +22,7 @@ void close_session(struct tool_session *session);
 
 /* tool_call.ask_user and tell_user on the terminal.  terminal_ui.c */
 cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *question);
-void terminal_tell_user(struct tool_call *call, const char *words);
+void terminal_tell_user(struct tool_call *call, const char *message);
 
 /* Prints text.  Of its escape sequences only those for colours and styles are kept, and those only
  * on a terminal. */

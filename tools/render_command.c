@@ -17,12 +17,12 @@ struct drawing {
 	bool has_call, has_result;
 };
 
-static void print_words(const char *words)
+static void print_text(const char *text)
 {
-	if (!words)
+	if (!text)
 		return;
-	visible_print(stdout, words, strlen(words), VISIBLE_LINES);
-	if (*words && words[strlen(words) - 1] != '\n')
+	visible_print(stdout, text, strlen(text), VISIBLE_LINES);
+	if (*text && text[strlen(text) - 1] != '\n')
 		putchar('\n');
 }
 
@@ -31,7 +31,7 @@ static void show_call(struct drawing *drawing, const char *text)
 	if (text)
 		terminal_print_styled(stdout, text);
 	else
-		print_words(json_text(drawing->entry, "tool"));
+		print_text(json_text(drawing->entry, "tool"));
 	drawing->has_call = true;
 }
 
@@ -43,7 +43,7 @@ static void show_result(struct drawing *drawing, const char *text)
 		terminal_print_styled(stdout, text);
 	else
 		cJSON_ArrayForEach(block, json_member(drawing->entry, "content"))
-			print_words(json_text(block, "text"));
+			print_text(json_text(block, "text"));
 	drawing->has_result = true;
 }
 

@@ -15,10 +15,10 @@
 
 enum { TRIES = 3 };
 
-static void show(const char *words)
+static void show(const char *message)
 {
-	if (words && *words) {
-		visible_print(stderr, words, strlen(words), VISIBLE_INDENT);
+	if (message && *message) {
+		visible_print(stderr, message, strlen(message), VISIBLE_INDENT);
 		fputc('\n', stderr);
 	}
 }
@@ -151,10 +151,10 @@ cJSON *terminal_ask_user(struct tool_call *call, const struct tool_question *que
 	return NULL;
 }
 
-void terminal_tell_user(struct tool_call *call, const char *words)
+void terminal_tell_user(struct tool_call *call, const char *message)
 {
 	fprintf(stderr, "%s: ", call->tool->name);
-	show(words);
+	show(message);
 }
 
 /* The length of the escape sequence for colours and styles (SGR) at `text`; 0: there is none. */

@@ -341,7 +341,7 @@ static int permission(struct tool_call *call)
 	const struct work *work = call->state;
 	cleanup_free struct permission_subject *subjects =
 		calloc(2 * work->count + 1, sizeof(*subjects));
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 	cleanup_free char *sentence = NULL;
 	size_t count = 0;
 	int r = subjects ? 0 : -ENOMEM;
@@ -354,10 +354,10 @@ static int permission(struct tool_call *call)
 		if (item->target)
 			subjects[count++] = (struct permission_subject){
 				.text = item->target, .uses = PERMISSION_WRITES};
-		r = append_sentence(item, &words);
+		r = append_sentence(item, &text);
 	}
 	if (r == 0)
-		sentence = buffer_steal_string(&words);
+		sentence = buffer_steal_string(&text);
 	if (!sentence)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
 	return permission_ask_all(call, call->tool->level, subjects, count, sentence, NULL);
@@ -393,14 +393,14 @@ static void take_changes(struct work *work)
 
 static int fail_apply(struct tool_call *call, int error, const char *path, struct buffer *lost)
 {
-	cleanup_free char *words = lost->size ? buffer_steal_string(lost) : NULL;
+	cleanup_free char *text = lost->size ? buffer_steal_string(lost) : NULL;
 
-	if (words)
+	if (text)
 		return tool_fail(call, TOOL_IO_ERROR,
 			"Look at these files before anything else, and tell the user.",
 			"The patch failed at \"%s\" (%s), and what was done before could not be "
 			"taken back in: %s.",
-			path, strerror(-error), words);
+			path, strerror(-error), text);
 	if (error == -EEXIST)
 		return tool_fail(call, TOOL_ALREADY_EXISTS,
 			"Use *** Update File: to change it, or choose another path.",

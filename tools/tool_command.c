@@ -74,13 +74,13 @@ static int complain(const char *format, ...)
 {
 	va_list arguments;
 
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 
 	va_start(arguments, format);
-	buffer_vprintf(&words, format, arguments);
+	buffer_vprintf(&text, format, arguments);
 	va_end(arguments);
 	fputs("isthmus tool: ", stderr);
-	visible_print(stderr, words.data, words.size, VISIBLE_INDENT);
+	visible_print(stderr, text.data, text.size, VISIBLE_INDENT);
 	fputc('\n', stderr);
 	return EXIT_USAGE;
 }
@@ -271,14 +271,14 @@ static int understand(const char *answer)
 static int ask_on_terminal(struct tool_call *call, const struct permission_question *question)
 {
 	struct permission_question once = *question;
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 	cleanup_free char *line = NULL;
 	size_t capacity = 0;
 
 	once.remember_count = 0;
-	if (permission_question_text(&once, &words) < 0 || buffer_append(&words, "\n", 1) < 0)
+	if (permission_question_text(&once, &text) < 0 || buffer_append(&text, "\n", 1) < 0)
 		return PERMISSION_NO;
-	fwrite(words.data, 1, words.size, stderr);
+	fwrite(text.data, 1, text.size, stderr);
 	/* Discard input that was typed before the question was shown. */
 	tcflush(STDIN_FILENO, TCIFLUSH);
 	for (int tries = 0; tries < 3 && !tool_cancelled(call); tries++) {
@@ -382,10 +382,10 @@ static void show_notice(const struct tool_call *call)
 
 static void show_error(const struct tool_call *call)
 {
-	const char *words = call->ai_message ? call->ai_message : tool_error_info(call->code)->name;
+	const char *text = call->ai_message ? call->ai_message : tool_error_info(call->code)->name;
 
 	fputs("isthmus tool: ", stderr);
-	visible_print(stderr, words, strlen(words), VISIBLE_INDENT);
+	visible_print(stderr, text, strlen(text), VISIBLE_INDENT);
 	fputc('\n', stderr);
 }
 
@@ -397,9 +397,9 @@ static void show_messages(const struct tool_call *call)
 
 	cJSON_ArrayForEach(message, messages)
 	{
-		const char *words = json_text(message, "text");
+		const char *text = json_text(message, "text");
 
-		visible_print(stderr, words, strlen(words), VISIBLE_INDENT);
+		visible_print(stderr, text, strlen(text), VISIBLE_INDENT);
 		fputc('\n', stderr);
 	}
 	cJSON_Delete(messages);

@@ -163,12 +163,12 @@ static int fail_plan(struct tool_call *call, struct work *work)
 static int fail_conflict(struct tool_call *call, struct work *work, const char *hash)
 {
 	cleanup_free char *region = show_nearest(work, work->edits[0].old_text);
-	const char *words = "There it now says:\n";
+	const char *start = "There it now says:\n";
 
 	if (!region) {
 		struct buffer lines cleanup_buffer = {0};
 
-		words = "Nothing like the text to replace is in it now; it begins:\n";
+		start = "Nothing like the text to replace is in it now; it begins:\n";
 		edits_show_lines(work->old.data, work->old.size, 1, FRESH_LINES, &lines);
 		region = buffer_steal_string(&lines);
 	}
@@ -177,7 +177,7 @@ static int fail_conflict(struct tool_call *call, struct work *work, const char *
 	cJSON_AddStringToObject(call->data, "region", region ? region : "");
 	return tool_fail(call, TOOL_CONFLICT, NULL,
 		"\"%s\" changed since it was read; its hash is now %s. %s%s", work->path, hash,
-		words, region ? region : "");
+		start, region ? region : "");
 }
 
 /* ---- The work ---------------------------------------------------------------------- */

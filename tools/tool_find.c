@@ -17,10 +17,10 @@
 
 enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8, AHEAD_MAX_S = 30 };
 
-#define INPUT_SCHEMA(limit, words)                                                             \
+#define INPUT_SCHEMA(limit, pattern_text)                                                      \
 	"{\"type\":\"object\",\"properties\":{"                                                \
 	"\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":4000,\"description\":" \
-	"\"" words "\"},\"path\":{\"type\":\"string\",\"description\":\"Default: the "         \
+	"\"" pattern_text "\"},\"path\":{\"type\":\"string\",\"description\":\"Default: the "  \
 	"root\"},"                                                                             \
 	"\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100000,\"default\":" limit  \
 	"}},"                                                                                  \
@@ -136,27 +136,27 @@ static int by_time(const void *a, const void *b)
 static int add_notice(struct finding *finding, size_t shown)
 {
 	struct tool_call *call = finding->call;
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 	cleanup_free char *notice = NULL;
 
 	if (shown < finding->count || finding->too_many)
-		buffer_printf(&words,
+		buffer_printf(&text,
 			"Showing %zu of %s%zu paths. Use a narrower pattern or path, or a higher "
 			"limit. ",
 			shown, finding->too_many ? "more than " : "", finding->count);
 	if (finding->unreadable)
-		buffer_printf(&words, "%llu director%s could not be read. ",
+		buffer_printf(&text, "%llu director%s could not be read. ",
 			(unsigned long long)finding->unreadable,
 			finding->unreadable == 1 ? "y" : "ies");
 	if (finding->is_outside)
-		buffer_printf(&words, "The pattern leads out of the root directory \"%s\". ",
+		buffer_printf(&text, "The pattern leads out of the root directory \"%s\". ",
 			call->session->root.path);
 	if (finding->away)
-		buffer_printf(&words, "%s ", finding->away);
-	if (!words.size)
+		buffer_printf(&text, "%s ", finding->away);
+	if (!text.size)
 		return 0;
-	words.size--;
-	notice = buffer_steal_string(&words);
+	text.size--;
+	notice = buffer_steal_string(&text);
 	if (!notice)
 		return -1;
 	cJSON_AddStringToObject(call->data, "notice", notice);

@@ -526,41 +526,41 @@ static uint64_t add_files(struct grep *grep, cJSON *files)
 static void add_notice(struct grep *grep, uint64_t shown)
 {
 	struct tool_call *call = grep->call;
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 	cleanup_free char *notice = NULL;
 
 	if (shown < grep->matches)
-		buffer_printf(&words,
+		buffer_printf(&text,
 			"Showing %llu of %llu matching lines in %llu files, newest files first. "
 			"Use a "
 			"narrower pattern, path or include, or a higher limit. ",
 			(unsigned long long)shown, (unsigned long long)grep->matches,
 			(unsigned long long)grep->matching_files);
 	if (grep->timed_out)
-		buffer_printf(&words,
+		buffer_printf(&text,
 			"The time of %g s ran out, so not everything was searched: narrow the path "
 			"or "
 			"include, or give more timeout_s. ",
 			tool_number(call, "timeout_s", 0));
 	if (grep->unreadable)
-		buffer_printf(&words, "%llu files or directories could not be read. ",
+		buffer_printf(&text, "%llu files or directories could not be read. ",
 			(unsigned long long)grep->unreadable);
 	if (grep->too_hard)
-		buffer_printf(&words,
+		buffer_printf(&text,
 			"The pattern was too costly for lines of %llu files: make it simpler. ",
 			(unsigned long long)grep->too_hard);
 	if (grep->too_large)
-		buffer_printf(&words, "%llu files were too large to search. ",
+		buffer_printf(&text, "%llu files were too large to search. ",
 			(unsigned long long)grep->too_large);
 	if (!grep->matches && !tool_flag(call, "multiline") &&
 		pattern_has_line_end(tool_string(call, "pattern"), tool_flag(call, "literal")))
-		buffer_append_string(&words, "Set multiline to match across line ends. ");
+		buffer_append_string(&text, "Set multiline to match across line ends. ");
 	if (grep->away)
-		buffer_printf(&words, "%s ", grep->away);
-	if (!words.size)
+		buffer_printf(&text, "%s ", grep->away);
+	if (!text.size)
 		return;
-	words.size--;
-	notice = buffer_steal_string(&words);
+	text.size--;
+	notice = buffer_steal_string(&text);
 	if (!notice)
 		return;
 	cJSON_AddStringToObject(call->data, "notice", notice);

@@ -39,7 +39,7 @@ static int no_question(struct tool_call *call)
 static int compile_filter(struct tool_call *call, pcre2_code **ret_code)
 {
 	const char *filter = tool_string(call, "filter");
-	PCRE2_UCHAR words[160];
+	PCRE2_UCHAR message[160];
 	PCRE2_SIZE at;
 	int error;
 
@@ -50,9 +50,9 @@ static int compile_filter(struct tool_call *call, pcre2_code **ret_code)
 		(PCRE2_SPTR)filter, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &at, NULL);
 	if (*ret_code)
 		return 0;
-	pcre2_get_error_message(error, words, array_size(words));
+	pcre2_get_error_message(error, message, array_size(message));
 	return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL,
-		"The filter is not valid at character %zu: %s.", at + 1, (const char *)words);
+		"The filter is not valid at character %zu: %s.", at + 1, (const char *)message);
 }
 
 static bool line_matches(

@@ -122,7 +122,7 @@ int writing_execute(struct tool_call *call, unsigned flags)
 	const char *content = tool_string(call, "content"), *backup;
 	size_t size = strlen(content), lines = count_lines(content);
 	cleanup_free char *path = NULL;
-	char hash[33], words[32];
+	char hash[33], text[32];
 	bool created = false;
 
 	if (tool_path(call, "path", &path) < 0 ||
@@ -136,6 +136,6 @@ int writing_execute(struct tool_call *call, unsigned flags)
 	cJSON_AddStringToObject(call->data, "hash", hash);
 	backup = json_text(call->data, "backup");
 	return tool_text(call, "%s %s (%s, %zu line%s).%s%s", created ? "Created" : "Wrote", path,
-		text_size(size, words), lines, lines == 1 ? "" : "s",
+		text_size(size, text), lines, lines == 1 ? "" : "s",
 		backup ? " The old content is in " : "", backup ? backup : "");
 }

@@ -63,7 +63,7 @@ static void complain(int error)
 void call_log_add(struct tool_call *call, uint64_t start_wall_ns)
 {
 	bool redacted = false;
-	cleanup_free char *path = subject(call), *words = detail(call, &redacted);
+	cleanup_free char *path = subject(call), *about = detail(call, &redacted);
 	const cJSON *code = json_member(call->data, "exit_code");
 	int signal = (int)json_integer(call->data, "signal");
 	const char *user = call->user ? call->user : call->session->user;
@@ -75,7 +75,7 @@ void call_log_add(struct tool_call *call, uint64_t start_wall_ns)
 		[LOG_USER] = user,
 		[LOG_CONVERSATION] = tool_conversation(call),
 		[LOG_RESULT] = call->code == TOOL_OK ? NULL : tool_error_info(call->code)->name,
-		[LOG_DETAIL] = words,
+		[LOG_DETAIL] = about,
 	};
 	const struct log_record record = {
 		.op = "tool_call",

@@ -157,7 +157,7 @@ int changed_tell(struct tool_call *call)
 	const cJSON *list = cJSON_GetObjectItemCaseSensitive(call->data, "changed"), *item;
 	bool more = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(call->data, "changed_truncated"));
 	int count = cJSON_GetArraySize(list), told = 0;
-	struct buffer words cleanup_buffer = {0};
+	struct buffer names cleanup_buffer = {0};
 
 	if (!count)
 		return 0;
@@ -165,15 +165,15 @@ int changed_tell(struct tool_call *call)
 	{
 		if (told == TOLD_MAX)
 			break;
-		if (buffer_printf(&words, told++ ? ", " : "[Changed: ") < 0 ||
-			visible_append(&words, item->valuestring, strlen(item->valuestring), 0) < 0)
+		if (buffer_printf(&names, told++ ? ", " : "[Changed: ") < 0 ||
+			visible_append(&names, item->valuestring, strlen(item->valuestring), 0) < 0)
 			break;
 	}
 	if (count > told)
-		buffer_printf(&words, ", and %d more", count - told);
+		buffer_printf(&names, ", and %d more", count - told);
 	else if (more)
-		buffer_printf(&words, ", and more");
+		buffer_printf(&names, ", and more");
 	return tool_text(call, "%s%.*s.]\n",
 		call->text.size && call->text.data[call->text.size - 1] != '\n' ? "\n" : "",
-		(int)words.size, words.data ? (const char *)words.data : "");
+		(int)names.size, names.data ? (const char *)names.data : "");
 }

@@ -3,7 +3,7 @@
 
 #include "tools/base/tool.h"
 
-static const struct tool_error_info words[] = {
+static const struct tool_error_info infos[] = {
 	[TOOL_OK] = {"OK", "", true},
 	[TOOL_NOT_FOUND] = {"NOT_FOUND",
 		"Check the path: list the directory with ls, or look for the name with find.",
@@ -68,7 +68,7 @@ static const struct tool_error_info words[] = {
 
 const struct tool_error_info *tool_error_info(enum tool_error_code code)
 {
-	return &words[code];
+	return &infos[code];
 }
 
 const char *tool_level_name(enum tool_level level)

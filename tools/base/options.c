@@ -259,7 +259,7 @@ static int help_for(const cJSON *schema, const char *indent, struct buffer *out)
 
 	cJSON_ArrayForEach(property, properties_of(schema))
 	{
-		const char *words = json_text(property, "description");
+		const char *description = json_text(property, "description");
 		cleanup_free char *fallback = NULL, *name = strdup(property->string);
 
 		if (!name)
@@ -270,7 +270,7 @@ static int help_for(const cJSON *schema, const char *indent, struct buffer *out)
 			fallback = cJSON_PrintUnformatted(json_member(property, "default"));
 		if (r == 0)
 			r = buffer_printf(out, "%s--%-18s %-8s %s%s%s%s%s\n", indent, name,
-				schema_type(property), words ? words : "",
+				schema_type(property), description ? description : "",
 				schema_requires(schema, property->string) ? " (required)" : "",
 				fallback ? " (default: " : "", fallback ? fallback : "",
 				fallback ? ")" : "");

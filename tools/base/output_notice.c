@@ -63,7 +63,7 @@ static char *share(struct tool_call *call, const struct tail *tail)
 }
 
 /* Adds the range of lines that is shown, which is the end of the output. */
-static void add_lines(const struct tail *tail, size_t start, struct buffer *words)
+static void add_lines(const struct tail *tail, size_t start, struct buffer *notice)
 {
 	const uint8_t *text = tail->kept.data, *end = text + tail->kept.size;
 	bool is_open = end[-1] != '\n';
@@ -72,16 +72,16 @@ static void add_lines(const struct tail *tail, size_t start, struct buffer *word
 	for (const uint8_t *at = text + start; (at = memchr(at, '\n', (size_t)(end - at))); at++)
 		shown++;
 	if (shown <= 1 && (start == 0 || text[start - 1] != '\n'))
-		buffer_printf(words, "the end of line %llu, the last", (unsigned long long)total);
+		buffer_printf(notice, "the end of line %llu, the last", (unsigned long long)total);
 	else
-		buffer_printf(words, "lines %llu-%llu of %llu",
+		buffer_printf(notice, "lines %llu-%llu of %llu",
 			(unsigned long long)(total - shown + 1), (unsigned long long)total,
 			(unsigned long long)total);
 }
 
 char *output_notice(struct tool_call *call, struct tail *tail)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer notice cleanup_buffer = {0};
 	size_t start = tail_start(tail), shown = tail->kept.size - start;
 	cleanup_free char *there = NULL;
 	char all[32], part[32];
@@ -90,18 +90,18 @@ char *output_notice(struct tool_call *call, struct tail *tail)
 		return NULL;
 	if (tail->path)
 		there = share(call, tail);
-	buffer_append_string(&words, "[Showing ");
-	add_lines(tail, start, &words);
-	buffer_printf(&words, " (%s of %s).", text_size(shown, part), text_size(tail->bytes, all));
+	buffer_append_string(&notice, "[Showing ");
+	add_lines(tail, start, &notice);
+	buffer_printf(&notice, " (%s of %s).", text_size(shown, part), text_size(tail->bytes, all));
 	if (!tail->path)
-		buffer_append_string(&words, " The rest could not be kept.]");
+		buffer_append_string(&notice, " The rest could not be kept.]");
 	else
-		buffer_printf(&words, " %s is in %s: look into it with read or grep%s.]",
+		buffer_printf(&notice, " %s is in %s: look into it with read or grep%s.]",
 			tail->file_cut ? "Its first part" : "All of it", there ? there : tail->path,
 			there ? ", or in bash" : "");
 	if (there) {
 		free(tail->path);
 		tail->path = steal_ptr(&there);
 	}
-	return buffer_steal_string(&words);
+	return buffer_steal_string(&notice);
 }

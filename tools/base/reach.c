@@ -34,7 +34,7 @@ static char *link_problem(const cJSON *status)
 char *reach_problem(const char *control_socket, unsigned wait_ms)
 {
 	cleanup_free char *reply = NULL;
-	char request[64], *words;
+	char request[64], *problem;
 	cJSON *status;
 	int r;
 
@@ -43,9 +43,9 @@ char *reach_problem(const char *control_socket, unsigned wait_ms)
 	if (r < 0)
 		return daemon_problem(r);
 	status = cJSON_Parse(reply);
-	words = link_problem(status);
+	problem = link_problem(status);
 	cJSON_Delete(status);
-	return words;
+	return problem;
 }
 
 char *reach_problem_at(const char *path)

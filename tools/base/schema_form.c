@@ -124,7 +124,7 @@ static bool is_of_pcre_alone(int error)
 static int check_pattern(const char *pattern, const char *where, struct buffer *problem)
 {
 	pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-	PCRE2_UCHAR words[160];
+	PCRE2_UCHAR message[160];
 	PCRE2_SIZE at;
 	pcre2_code *code;
 	int error;
@@ -140,10 +140,10 @@ static int check_pattern(const char *pattern, const char *where, struct buffer *
 		pcre2_code_free(code);
 		return 0;
 	}
-	pcre2_get_error_message(error, words, array_size(words));
+	pcre2_get_error_message(error, message, array_size(message));
 	buffer_printf(problem,
 		"the pattern \"%s\" of %s is no regular expression: %s, at character %zu", pattern,
-		where, (const char *)words, at + 1);
+		where, (const char *)message, at + 1);
 	return -EINVAL;
 }
 

@@ -173,7 +173,7 @@ struct tool_call {
 	/* Asks a person, and waits.  Returns a string (TOOL_ASK_CONFIRM: a boolean) that the caller
 	 * deletes; NULL: no answer.  The pointer is NULL if there is no person to ask. */
 	cJSON *(*ask_user)(struct tool_call *call, const struct tool_question *question);
-	void (*tell_user)(struct tool_call *call, const char *words); /* may be NULL */
+	void (*tell_user)(struct tool_call *call, const char *message); /* may be NULL */
 	void *asker;     /* data of the three functions above */
 	bool deferred;   /* ended in order to ask: the client repeats the call with the answer */
 	bool asks_first; /* a rule asks about `path`: show nothing of it before the answer */

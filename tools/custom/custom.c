@@ -28,12 +28,12 @@ static const char data_schema[] = "{\"type\":\"object\",\"properties\":{"
 
 static bool is_trusted_now(struct tool_call *call, const char *place)
 {
-	cleanup_free char *words = string_printf(
+	cleanup_free char *title = string_printf(
 		"The project's tools in \"%s\" have changed since they were trusted. They run on "
 		"this machine. Trust them as they are now?",
 		place);
-	const struct tool_question question = {.kind = TOOL_ASK_CONFIRM, .title = words};
-	cJSON *answer = call->ask_user && words ? call->ask_user(call, &question) : NULL;
+	const struct tool_question question = {.kind = TOOL_ASK_CONFIRM, .title = title};
+	cJSON *answer = call->ask_user && title ? call->ask_user(call, &question) : NULL;
 	bool agreed = cJSON_IsTrue(answer);
 
 	cJSON_Delete(answer);

@@ -141,13 +141,13 @@ static void await_answer(struct asking *asking, int ms)
 
 static void say_failed(struct custom_entry *entry, const struct asking *asking)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer message cleanup_buffer = {0};
 
-	custom_errors_say(&asking->errors, ": ", &words);
+	custom_errors_say(&asking->errors, ": ", &message);
 	custom_problem(entry, "with TOOLBOX_ACTION=describe it ended with %s %d%.*s",
 		asking->signal ? "signal" : "exit code",
-		asking->signal ? asking->signal : asking->exit_code, (int)words.size,
-		words.data ? (const char *)words.data : "");
+		asking->signal ? asking->signal : asking->exit_code, (int)message.size,
+		message.data ? (const char *)message.data : "");
 }
 
 static cJSON *read_answer(struct custom_entry *entry, const struct asking *asking, bool in_time)
@@ -178,7 +178,7 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 		.errors.path = entry->path};
 	const struct custom_events events = {take_output, take_end, &asking, &asking.errors};
 	struct custom_process *process;
-	cleanup_free char *words = NULL;
+	cleanup_free char *reason = NULL;
 	cJSON *description = NULL;
 	bool in_time;
 	int r;
@@ -186,8 +186,8 @@ static cJSON *ask(const struct tool_session *session, struct custom_entry *entry
 	clock_cond_init(&asking.changed);
 	r = custom_process_start(session, entry, "describe", NULL, &events, &process);
 	if (r < 0) {
-		words = custom_unstarted(entry, r);
-		custom_problem(entry, "%s", words ? words : strerror(-r));
+		reason = custom_unstarted(entry, r);
+		custom_problem(entry, "%s", reason ? reason : strerror(-r));
 	} else {
 		custom_process_close_input(process);
 		await_answer(&asking, limit_ms(entry));

@@ -38,15 +38,16 @@ void custom_errors_take(struct custom_errors *errors, const void *data, size_t s
 		buffer_consume(&errors->tail, errors->tail.size - KEPT_BYTES);
 }
 
-void custom_errors_say(const struct custom_errors *errors, const char *before, struct buffer *words)
+void custom_errors_say(
+	const struct custom_errors *errors, const char *before, struct buffer *message)
 {
 	const struct buffer *tail = &errors->tail;
 	size_t skip = tail->size > KEPT_BYTES ? tail->size - KEPT_BYTES : 0;
 
 	if (!tail->size)
 		return;
-	buffer_append_string(words, before);
-	utf8_append_clean(words, tail->data + skip, tail->size - skip);
+	buffer_append_string(message, before);
+	utf8_append_clean(message, tail->data + skip, tail->size - skip);
 }
 
 void custom_errors_done(struct custom_errors *errors)

@@ -120,7 +120,7 @@ void custom_errors_take(struct custom_errors *errors, const void *data, size_t s
 
 /* Appends `before` and the end of the stderr, if there is any. */
 void custom_errors_say(
-	const struct custom_errors *errors, const char *before, struct buffer *words);
+	const struct custom_errors *errors, const char *before, struct buffer *message);
 void custom_errors_done(struct custom_errors *errors);
 
 /* ---- process.c ---------------------------------------------------------------------------------

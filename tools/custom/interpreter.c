@@ -106,12 +106,12 @@ char *custom_unstarted(const struct custom_entry *entry, int error)
 int custom_fail_unstarted(struct tool_call *call, int error)
 {
 	const struct custom_entry *entry = &custom_tool_of(call)->source->entry;
-	cleanup_free char *words = NULL;
+	cleanup_free char *reason = NULL;
 
 	if (error == -ECANCELED)
 		return tool_fail(call, TOOL_ABORTED, NULL, "The call was cancelled.");
-	words = custom_unstarted(entry, error);
+	reason = custom_unstarted(entry, error);
 	return tool_fail(call, TOOL_UNSUPPORTED,
 		"Tell the user what is missing, and go on without it.",
-		"Cannot start the tool \"%s\": %s.", entry->path, words ? words : "no memory");
+		"Cannot start the tool \"%s\": %s.", entry->path, reason ? reason : "no memory");
 }

@@ -329,11 +329,11 @@ cJSON *custom_channel_next(struct custom_lines *lines, struct custom_channel *ch
 	return message;
 }
 
-void custom_lines_say_end(struct custom_lines *lines, struct buffer *words)
+void custom_lines_say_end(struct custom_lines *lines, struct buffer *message)
 {
-	buffer_printf(words, "%s %d", lines->signal ? "signal" : "exit",
+	buffer_printf(message, "%s %d", lines->signal ? "signal" : "exit",
 		lines->signal ? lines->signal : lines->exit_code);
-	custom_errors_say(&lines->errors, ": ", words);
+	custom_errors_say(&lines->errors, ": ", message);
 	if (lines->ignored)
-		buffer_printf(words, "; it wrote %s", lines->ignored);
+		buffer_printf(message, "; it wrote %s", lines->ignored);
 }

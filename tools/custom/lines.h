@@ -50,4 +50,4 @@ void custom_channel_close(struct custom_lines *lines, struct custom_channel *cha
 cJSON *custom_channel_next(struct custom_lines *lines, struct custom_channel *channel, int ms);
 
 /* After the process has ended: appends "exit code 3" or the like, and the end of its stderr. */
-void custom_lines_say_end(struct custom_lines *lines, struct buffer *words);
+void custom_lines_say_end(struct custom_lines *lines, struct buffer *message);

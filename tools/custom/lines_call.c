@@ -92,12 +92,12 @@ static cJSON *ask_person(struct conversation *talk, const cJSON *message)
 static void answer_ui(struct conversation *talk, const cJSON *message)
 {
 	const char *method = json_text(message, "method"), *ask = json_text(message, "ask");
-	const char *words = json_text(message, "message");
+	const char *text = json_text(message, "message");
 	cJSON *reply, *value;
 
 	if (method && strcmp(method, "notify") == 0) {
-		if (words && talk->call->tell_user)
-			talk->call->tell_user(talk->call, words);
+		if (text && talk->call->tell_user)
+			talk->call->tell_user(talk->call, text);
 		return;
 	}
 	value = ask_person(talk, message);
@@ -187,7 +187,7 @@ static void run_exec(struct conversation *talk, const cJSON *message)
 /* Handles a message.  1: the call is over; 0: it continues; -1: it failed (recorded). */
 static int take_message(struct conversation *talk, const cJSON *message)
 {
-	const char *type = json_text(message, "type"), *words = json_text(message, "message");
+	const char *type = json_text(message, "type"), *text = json_text(message, "message");
 	const cJSON *details = cJSON_GetObjectItemCaseSensitive(message, "details");
 
 	if (!type)
@@ -208,19 +208,18 @@ static int take_message(struct conversation *talk, const cJSON *message)
 			cJSON_AddItemToObject(
 				talk->call->data, "details", cJSON_Duplicate(details, true));
 		return tool_fail(talk->call, TOOL_EXIT_STATUS, "", "%s",
-			words ? words : "The tool failed and did not say why.");
+			text ? text : "The tool failed and did not say why.");
 	}
 	return 0;
 }
 
 static int fail_ended(struct conversation *talk)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer end cleanup_buffer = {0};
 
-	custom_lines_say_end(talk->lines, &words);
+	custom_lines_say_end(talk->lines, &end);
 	return tool_fail(talk->call, TOOL_EXIT_STATUS, CUSTOM_NEXT_STEP,
-		"The tool ended (%.*s) without a result.", (int)words.size,
-		(const char *)words.data);
+		"The tool ended (%.*s) without a result.", (int)end.size, (const char *)end.data);
 }
 
 static int converse(struct conversation *talk)

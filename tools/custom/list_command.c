@@ -12,21 +12,21 @@ static const char *const state_names[] = {[CUSTOM_READY] = "ready",
 	[CUSTOM_REFUSED] = "refused",
 	[CUSTOM_UNAVAILABLE] = "unavailable"};
 
-static void print_row(const char *name, const char *state, const char *words)
+static void print_row(const char *name, const char *state, const char *detail)
 {
 	visible_print_name(stdout, name);
 	printf("%*s %-11s ", strlen(name) < 16 ? (int)(16 - strlen(name)) : 0, "", state);
-	visible_print(stdout, words, strlen(words), VISIBLE_INDENT);
+	visible_print(stdout, detail, strlen(detail), VISIBLE_INDENT);
 	putchar('\n');
 }
 
 static void print_finding(const struct custom_finding *finding)
 {
-	cleanup_free char *words =
+	cleanup_free char *detail =
 		string_printf("%s (%s)%s%s", finding->entry->path, finding->entry->origin,
 			finding->reason ? ": " : "", finding->reason ? finding->reason : "");
 
-	print_row(finding->name, state_names[finding->state], words ? words : "");
+	print_row(finding->name, state_names[finding->state], detail ? detail : "");
 }
 
 static void add_row(cJSON *list, const char *name, const char *state, const char *level)

@@ -13,14 +13,14 @@ enum { FILE_MAX_BYTES = 1 << 20 };
 
 void custom_problem(struct custom_entry *entry, const char *format, ...)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer message cleanup_buffer = {0};
 	va_list arguments;
 
 	va_start(arguments, format);
-	buffer_vprintf(&words, format, arguments);
+	buffer_vprintf(&message, format, arguments);
 	va_end(arguments);
 	if (!entry->problem)
-		entry->problem = buffer_steal_string(&words);
+		entry->problem = buffer_steal_string(&message);
 }
 
 char *custom_config_path(const char *name)

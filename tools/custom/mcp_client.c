@@ -126,12 +126,12 @@ static void answer_elicitation(struct client *client, const cJSON *request)
 static void take_request(struct client *client, const cJSON *message, const char *method)
 {
 	const cJSON *params = cJSON_GetObjectItemCaseSensitive(message, "params");
-	const char *words = json_text(params, "message");
+	const char *text = json_text(params, "message");
 	cJSON *error;
 
 	if (strcmp(method, "notifications/progress") == 0) {
-		if (words && client->call && client->call->sink.partial)
-			client->call->sink.partial(client->call->sink.user, words, strlen(words));
+		if (text && client->call && client->call->sink.partial)
+			client->call->sink.partial(client->call->sink.user, text, strlen(text));
 	} else if (strcmp(method, "ping") == 0) {
 		respond(client, message, "result", cJSON_CreateObject());
 	} else if (strcmp(method, "elicitation/create") == 0) {
@@ -144,18 +144,18 @@ static void take_request(struct client *client, const cJSON *message, const char
 	}
 }
 
-/* ---- Requests to it
- * ------------------------------------------------------------------------------ */
+/* ---- Requests to it ---------------------------------------------------------------------------
+ */
 
 /* The result in an answer; NULL with a sentence in client->problem. */
 static cJSON *take_answer(struct client *client, cJSON *message)
 {
 	const cJSON *error = cJSON_GetObjectItemCaseSensitive(message, "error");
-	const char *words = json_text(error, "message");
+	const char *text = json_text(error, "message");
 	cJSON *result = cJSON_DetachItemFromObjectCaseSensitive(message, "result");
 
 	if (!result)
-		buffer_printf(&client->problem, "%s", words ? words : "it answered nothing");
+		buffer_printf(&client->problem, "%s", text ? text : "it answered nothing");
 	return result;
 }
 
@@ -282,9 +282,9 @@ cJSON *custom_mcp_describe(const struct tool_session *session, struct custom_ent
 	int r = client_open(&client, session, &source, NULL, DESCRIBE_MS);
 
 	if (r < 0) {
-		cleanup_free char *words = custom_unstarted(entry, r);
+		cleanup_free char *reason = custom_unstarted(entry, r);
 
-		custom_problem(entry, "%s", words ? words : strerror(-r));
+		custom_problem(entry, "%s", reason ? reason : strerror(-r));
 		return NULL;
 	}
 	description = cJSON_CreateObject();

@@ -25,10 +25,10 @@ static void add_text(struct buffer *text, const cJSON *content)
 		buffer_append_string(text, content->valuestring);
 	cJSON_ArrayForEach(block, content)
 	{
-		const char *words = json_text(block, "text");
+		const char *part = json_text(block, "text");
 
-		if (words)
-			buffer_printf(text, "%s%s", text->size ? "\n" : "", words);
+		if (part)
+			buffer_printf(text, "%s%s", text->size ? "\n" : "", part);
 	}
 }
 

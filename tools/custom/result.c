@@ -56,15 +56,15 @@ static int join_text(struct tool_call *call, const cJSON *content, struct buffer
 			"list of blocks.]\n");
 	cJSON_ArrayForEach(block, content)
 	{
-		const char *type = json_text(block, "type"), *words = json_text(block, "text");
+		const char *type = json_text(block, "type"), *part = json_text(block, "text");
 
 		if (r == 0 && text->size && text->data[text->size - 1] != '\n')
 			r = buffer_append(text, "\n", 1);
-		if (r == 0 && words)
-			r = utf8_append_clean(text, words, strlen(words));
+		if (r == 0 && part)
+			r = utf8_append_clean(text, part, strlen(part));
 		else if (r == 0 && type && strcmp(type, "image") == 0)
 			r = take_image(call, block, text);
-		else if (r == 0 && !words)
+		else if (r == 0 && !part)
 			r = buffer_printf(
 				text, "[A block of type %s was left out.]\n", type ? type : "none");
 	}

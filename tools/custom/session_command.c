@@ -46,10 +46,10 @@ static int show(void)
 	return fflush(stdout) == 0 ? 0 : 1;
 }
 
-static int complain(const char *words, const char *name)
+static int complain(const char *message, const char *name)
 {
 	fputs("isthmus session: ", stderr);
-	fputs(words, stderr);
+	fputs(message, stderr);
 	if (name) {
 		fputs(" \"", stderr);
 		visible_print_name(stderr, name);

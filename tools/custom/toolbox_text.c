@@ -8,34 +8,34 @@
 
 /* Adds a parameter from "name: type description"; "string?", "(optional)" or "optional" make it
  * optional. */
-static void add_parameter(cJSON *schema, const char *name, const char *words)
+static void add_parameter(cJSON *schema, const char *name, const char *description)
 {
 	static const char *const optional[] = {"(optional)", "optional"};
 	static const char *const types[] = {
 		"string", "integer", "number", "boolean", "array", "object"};
 	cJSON *property = cJSON_CreateObject();
-	size_t length = strcspn(words, " \t");
-	cleanup_free char *type = strndup(words, length);
+	size_t length = strcspn(description, " \t");
+	cleanup_free char *type = strndup(description, length);
 	bool required = true;
 	const char *known = "string";
 
-	words += length + strspn(words + length, " \t");
+	description += length + strspn(description + length, " \t");
 	if (type && length && type[length - 1] == '?') {
 		type[length - 1] = '\0';
 		required = false;
 	}
 	for (size_t i = 0; i < array_size(optional); i++)
-		if (strncmp(words, optional[i], strlen(optional[i])) == 0) {
-			words += strlen(optional[i]);
-			words += strspn(words, " \t");
+		if (strncmp(description, optional[i], strlen(optional[i])) == 0) {
+			description += strlen(optional[i]);
+			description += strspn(description, " \t");
 			required = false;
 		}
 	for (size_t i = 0; type && i < array_size(types); i++)
 		if (strcmp(types[i], type) == 0)
 			known = types[i];
 	cJSON_AddStringToObject(property, "type", known);
-	if (*words)
-		cJSON_AddStringToObject(property, "description", words);
+	if (*description)
+		cJSON_AddStringToObject(property, "description", description);
 	cJSON_AddItemToObject(
 		cJSON_GetObjectItemCaseSensitive(schema, "properties"), name, property);
 	if (required)
@@ -103,7 +103,7 @@ static cJSON *schema_of_args(const cJSON *args)
 	cJSON_ArrayForEach(item, args)
 	{
 		const char *type = cJSON_GetStringValue(cJSON_GetArrayItem(item, 0));
-		const char *words = cJSON_GetStringValue(cJSON_GetArrayItem(item, 1));
+		const char *description = cJSON_GetStringValue(cJSON_GetArrayItem(item, 1));
 		cleanup_free char *line = NULL;
 
 		if (cJSON_IsObject(item)) {
@@ -112,7 +112,8 @@ static cJSON *schema_of_args(const cJSON *args)
 				item->string, cJSON_Duplicate(item, true));
 			continue;
 		}
-		line = string_printf("%s %s", type ? type : "string", words ? words : "");
+		line = string_printf(
+			"%s %s", type ? type : "string", description ? description : "");
 		if (line)
 			add_parameter(schema, item->string, line);
 	}

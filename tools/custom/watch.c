@@ -72,9 +72,9 @@ static char *look_at_all(void)
 	struct custom_entries entries;
 	struct tool_session session;
 	cJSON *settings = custom_settings();
-	cleanup_free char *words = cJSON_PrintUnformatted(settings);
+	cleanup_free char *text = cJSON_PrintUnformatted(settings);
 
-	buffer_printf(&state, "%s\n", words ? words : "");
+	buffer_printf(&state, "%s\n", text ? text : "");
 	if (own)
 		add_watch(own);
 	watch.sessions = sessions ? add_watch(sessions) : -1;

@@ -37,13 +37,13 @@ static int put(struct tool_call *call, const char *type, struct buffer *bytes)
 }
 
 static int show(struct tool_call *call, const char *name, const char *type, struct buffer *bytes,
-	const char *words)
+	const char *facts)
 {
 	int r = put(call, type, bytes);
 
 	if (r < 0)
 		return tool_fail_errno(call, r, "read", name);
-	return tool_text(call, "[Image %s, %s]", name, words);
+	return tool_text(call, "[Image %s, %s]", name, facts);
 }
 
 #ifdef HAVE_IMAGES
@@ -54,7 +54,7 @@ struct answer {
 	char type[32];
 };
 
-/* Runs the child.  Its answer is a line of words, then the picture if it was changed. */
+/* Runs the child.  Its answer is a line of text, then the picture if it was changed. */
 static int ask_child(struct tool_call *call, const struct buffer *bytes, struct answer *answer,
 	struct buffer *output)
 {
@@ -106,7 +106,7 @@ int image_show(
 {
 	struct buffer output cleanup_buffer = {0};
 	struct answer answer = {0};
-	char words[200], sizes[2][32];
+	char facts[200], sizes[2][32];
 	int r;
 
 	text_size(bytes->size, sizes[0]);
@@ -120,16 +120,16 @@ int image_show(
 	cJSON_AddNumberToObject(call->data, "width", answer.width);
 	cJSON_AddNumberToObject(call->data, "height", answer.height);
 	if (!answer.shown_width) {
-		snprintf(words, sizeof(words), "%s, %s, %d x %d", mime_type, sizes[0], answer.width,
+		snprintf(facts, sizeof(facts), "%s, %s, %d x %d", mime_type, sizes[0], answer.width,
 			answer.height);
-		return show(call, name, mime_type, bytes, words);
+		return show(call, name, mime_type, bytes, facts);
 	}
 	cJSON_AddNumberToObject(call->data, "shown_width", answer.shown_width);
 	cJSON_AddNumberToObject(call->data, "shown_height", answer.shown_height);
-	snprintf(words, sizeof(words), "%s, %s, %d x %d; shown as %d x %d, %s, %s", mime_type,
+	snprintf(facts, sizeof(facts), "%s, %s, %d x %d; shown as %d x %d, %s, %s", mime_type,
 		sizes[0], answer.width, answer.height, answer.shown_width, answer.shown_height,
 		answer.type, text_size(output.size, sizes[1]));
-	return show(call, name, answer.type, &output, words);
+	return show(call, name, answer.type, &output, facts);
 }
 
 int image_add(struct tool_call *call, const char *mime_type, struct buffer *bytes)
@@ -149,14 +149,14 @@ int image_add(struct tool_call *call, const char *mime_type, struct buffer *byte
 int image_show(
 	struct tool_call *call, const char *name, const char *mime_type, struct buffer *bytes)
 {
-	char words[200], size[32];
+	char facts[200], size[32];
 
 	if (bytes->size > IMAGE_MAX_BYTES)
 		return tool_fail(call, TOOL_TOO_LARGE, smaller_copy,
 			"The image \"%s\" has %s, and this build of isthmus cannot scale images.",
 			name, text_size(bytes->size, size));
-	snprintf(words, sizeof(words), "%s, %s", mime_type, text_size(bytes->size, size));
-	return show(call, name, mime_type, bytes, words);
+	snprintf(facts, sizeof(facts), "%s, %s", mime_type, text_size(bytes->size, size));
+	return show(call, name, mime_type, bytes, facts);
 }
 
 int image_add(struct tool_call *call, const char *mime_type, struct buffer *bytes)

@@ -36,7 +36,7 @@ static int run(struct tool_call *call, const char *const *argv, const struct buf
 	return limited_child_run(&child, output);
 }
 
-static int fail(struct tool_call *call, const char *path, int r, const char *words)
+static int fail(struct tool_call *call, const char *path, int r, const char *message)
 {
 	if (r == -ECANCELED || r == -ENOMEM)
 		return tool_fail_errno(call, r, "read", path);
@@ -49,12 +49,12 @@ static int fail(struct tool_call *call, const char *path, int r, const char *wor
 		return tool_fail(call, TOOL_TOO_LARGE,
 			"Give one page, or make a smaller copy with bash.",
 			"Reading the PDF \"%s\" takes too much time or memory.", path);
-	if (!*words)
-		words = "it cannot be parsed";
+	if (!*message)
+		message = "it cannot be parsed";
 	return tool_fail(call, TOOL_BINARY_FILE,
 		"Look at the bytes with encoding \"base64\", or repair it with bash.",
-		"The PDF \"%s\" is broken or encrypted: %.*s.", path, (int)strcspn(words, "\n"),
-		words);
+		"The PDF \"%s\" is broken or encrypted: %.*s.", path, (int)strcspn(message, "\n"),
+		message);
 }
 
 /* Counts the pages, and checks that the requested one exists. */

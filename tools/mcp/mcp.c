@@ -69,21 +69,21 @@ static bool is_elsewhere(const struct tool_session *session)
 
 static void add_instructions(cJSON *result, const struct tool_session *session)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer instructions cleanup_buffer = {0};
 	const char *root = session->root.path;
 
-	buffer_append_string(&words, "Tools for the files and commands of the directory ");
-	utf8_append_clean(&words, root, strlen(root));
-	buffer_append_string(&words, "; paths are relative to it. ");
+	buffer_append_string(&instructions, "Tools for the files and commands of the directory ");
+	utf8_append_clean(&instructions, root, strlen(root));
+	buffer_append_string(&instructions, "; paths are relative to it. ");
 	if (is_elsewhere(session))
-		buffer_append_string(&words,
+		buffer_append_string(&instructions,
 			"It is a mount of another place: commands of these tools run there, not "
 			"on this machine. ");
-	buffer_append_string(&words,
+	buffer_append_string(&instructions,
 		"Prefer edit over write for existing files, grep and find over bash for searching. "
 		"A failed call says what to do next.");
-	if (buffer_append(&words, "", 1) == 0)
-		cJSON_AddStringToObject(result, "instructions", (const char *)words.data);
+	if (buffer_append(&instructions, "", 1) == 0)
+		cJSON_AddStringToObject(result, "instructions", (const char *)instructions.data);
 }
 
 static void add_capabilities(cJSON *result, const struct mcp_server *server, bool tells_changes)
@@ -283,7 +283,7 @@ static void take_response(struct mcp_server *server, cJSON *message)
 
 static void run_method(struct mcp_request *request, const char *method)
 {
-	cleanup_free char *words = NULL;
+	cleanup_free char *message = NULL;
 
 	if (strcmp(method, "tools/call") == 0) {
 		mcp_call_tool(request);
@@ -296,9 +296,9 @@ static void run_method(struct mcp_request *request, const char *method)
 			return;
 		}
 	}
-	if (asprintf(&words, "Method not found: %s", method) < 0)
-		words = NULL;
-	mcp_fail(request, MCP_METHOD_NOT_FOUND, words ? words : "Method not found", NULL);
+	if (asprintf(&message, "Method not found: %s", method) < 0)
+		message = NULL;
+	mcp_fail(request, MCP_METHOD_NOT_FOUND, message ? message : "Method not found", NULL);
 	mcp_request_free(request);
 }
 
@@ -435,7 +435,7 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 {
 	struct syntax_error error = {0};
 	cJSON *message = NULL;
-	char words[400];
+	char problem[400];
 
 	while (size && strchr(" \t\r", text[size - 1]) && text[size - 1])
 		size--;
@@ -446,9 +446,9 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 	if (!message && refuse_lone_surrogate(server, text, size))
 		return;
 	if (!message) {
-		snprintf(words, sizeof(words), "Parse error at column %zu: %s", error.column,
+		snprintf(problem, sizeof(problem), "Parse error at column %zu: %s", error.column,
 			error.message);
-		mcp_fail_raw(server, NULL, NULL, MCP_PARSE_ERROR, words, NULL);
+		mcp_fail_raw(server, NULL, NULL, MCP_PARSE_ERROR, problem, NULL);
 	} else if (cJSON_IsArray(message)) {
 		take_batch(server, message);
 	} else {

@@ -186,7 +186,7 @@ cJSON *mcp_states_question(struct mcp_request *request);
 
 /* tool_call.ask_user and tell_user. */
 cJSON *mcp_ask_user(struct tool_call *call, const struct tool_question *question);
-void mcp_tell_user(struct tool_call *call, const char *words);
+void mcp_tell_user(struct tool_call *call, const char *message);
 
 /* Resumes the parked call for which `request` brings the answer, and takes ownership of `request`.
  * False: no parked call waits for it. */

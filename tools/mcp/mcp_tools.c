@@ -17,7 +17,7 @@
 enum {
 	LIST_TTL_MS = 60000,
 	PROGRESS_INTERVAL_NS = 100000000,
-	PROGRESS_WORDS = 200,
+	PROGRESS_TEXT_MAX = 200,
 	PARTIALS_FREE = 100,
 	WIDTH_USUAL = 80,
 	WIDTH_MAX = 10000,
@@ -190,13 +190,12 @@ static void add_drawn(cJSON *result, struct mcp_request *request)
 /* Adds the notes of a custom tool for the user, which the model need not read. */
 static void add_notes(cJSON *content, struct tool_call *call)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 
-	if (!call->notes.size ||
-		utf8_append_clean(&words, call->notes.data, call->notes.size) < 0 ||
-		buffer_append(&words, "", 1) < 0)
+	if (!call->notes.size || utf8_append_clean(&text, call->notes.data, call->notes.size) < 0 ||
+		buffer_append(&text, "", 1) < 0)
 		return;
-	add_text(content, (const char *)words.data);
+	add_text(content, (const char *)text.data);
 	set_audience(content, "user");
 }
 
@@ -245,14 +244,14 @@ static cJSON *call_result(struct tool_call *call)
 /* ---- Progress ------------------------------------------------------------------------------- */
 
 /* Sends progress.  Called with the server's lock held, so that none can follow the answer. */
-static void send_progress(struct mcp_request *request, const char *words)
+static void send_progress(struct mcp_request *request, const char *message)
 {
 	cJSON *params = cJSON_CreateObject();
 
 	cJSON_AddItemToObject(params, "progressToken", cJSON_CreateRaw(request->progress_token));
 	cJSON_AddNumberToObject(params, "progress", (double)request->progress);
-	if (*words)
-		cJSON_AddStringToObject(params, "message", words);
+	if (*message)
+		cJSON_AddStringToObject(params, "message", message);
 	request->progress_ns = clock_now_ns();
 	mcp_notify(request->server, "notifications/progress", params);
 }
@@ -275,7 +274,7 @@ static void on_update(void *user, const char *text, size_t size)
 		end--;
 	start = memrchr(text, '\n', (size_t)(end - text));
 	start = start ? start + 1 : text;
-	size = text_cut(start, (size_t)(end - start), PROGRESS_WORDS);
+	size = text_cut(start, (size_t)(end - start), PROGRESS_TEXT_MAX);
 	if (utf8_append_clean(&line, start, size) < 0 || buffer_append(&line, "", 1) < 0)
 		return;
 	pthread_mutex_lock(&request->server->lock);
@@ -288,13 +287,13 @@ static void on_update(void *user, const char *text, size_t size)
 
 static void send_heartbeat(struct mcp_request *request, uint64_t now)
 {
-	char words[PROGRESS_WORDS];
+	char message[PROGRESS_TEXT_MAX];
 
-	snprintf(words, sizeof(words), "running %u s, no output for %u s",
+	snprintf(message, sizeof(message), "running %u s, no output for %u s",
 		(unsigned)((now - request->started_ns) / 1000000000),
 		(unsigned)((now - request->output_ns) / 1000000000));
 	request->progress++;
-	send_progress(request, words);
+	send_progress(request, message);
 }
 
 void mcp_send_heartbeats(struct mcp_server *server)
@@ -317,7 +316,7 @@ static void on_partial(void *user, const char *text, size_t size)
 	struct buffer line cleanup_buffer = {0};
 	const char *end = memchr(text, '\n', size);
 
-	size = text_cut(text, end ? (size_t)(end - text) : size, PROGRESS_WORDS);
+	size = text_cut(text, end ? (size_t)(end - text) : size, PROGRESS_TEXT_MAX);
 	if (utf8_append_clean(&line, text, size) < 0 || buffer_append(&line, "", 1) < 0)
 		return;
 	pthread_mutex_lock(&request->server->lock);

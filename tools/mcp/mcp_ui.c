@@ -221,7 +221,7 @@ cJSON *mcp_ask_user(struct tool_call *call, const struct tool_question *question
 	return value;
 }
 
-void mcp_tell_user(struct tool_call *call, const char *words)
+void mcp_tell_user(struct tool_call *call, const char *message)
 {
-	buffer_printf(&call->notes, "%s%s", call->notes.size ? "\n" : "", words);
+	buffer_printf(&call->notes, "%s%s", call->notes.size ? "\n" : "", message);
 }

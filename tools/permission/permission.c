@@ -233,17 +233,17 @@ static int read_all(int fd, struct buffer *content)
 static int load_fd(struct permissions *permissions, enum permission_source source, int fd,
 	const char *name, struct buffer *problem)
 {
-	struct buffer content cleanup_buffer = {0}, words cleanup_buffer = {0};
+	struct buffer content cleanup_buffer = {0}, message cleanup_buffer = {0};
 	int r = read_all(fd, &content);
 
 	close(fd);
 	if (r == 0)
 		r = permissions_parse(
-			permissions, source, (const char *)content.data, content.size, &words);
+			permissions, source, (const char *)content.data, content.size, &message);
 	if (r < 0)
 		buffer_printf(problem, "the permissions in \"%s\" cannot be used: %.*s", name,
-			words.size ? (int)words.size : (int)strlen(strerror(-r)),
-			words.size ? (const char *)words.data : strerror(-r));
+			message.size ? (int)message.size : (int)strlen(strerror(-r)),
+			message.size ? (const char *)message.data : strerror(-r));
 	return r;
 }
 

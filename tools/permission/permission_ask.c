@@ -312,7 +312,7 @@ int permission_ask_all(struct tool_call *call, enum tool_level level,
 		.owned = calloc(count + 1, sizeof(*asking.owned)),
 		.lasting = true,
 	};
-	cleanup_free char *words = NULL;
+	cleanup_free char *all_reasons = NULL;
 	struct permission_question question;
 
 	if (!asking.remember || !asking.owned)
@@ -331,7 +331,7 @@ int permission_ask_all(struct tool_call *call, enum tool_level level,
 	if (!asking.lasting)
 		question.remember_count = 0;
 	if (asking.reason.size)
-		question.reason = words = buffer_steal_string(&asking.reason);
+		question.reason = all_reasons = buffer_steal_string(&asking.reason);
 	return take_answer(call, &question,
 		call->ask_permission ? (enum permission_answer)call->ask_permission(call, &question)
 				     : PERMISSION_NOBODY);
@@ -435,7 +435,7 @@ void permission_filter_report(const struct permission_filter *filter, struct too
 	const char *before =
 		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(call->data, "notice"));
 	struct buffer notice cleanup_buffer = {0};
-	cleanup_free char *words = NULL;
+	cleanup_free char *text = NULL;
 
 	if (!left_out)
 		return;
@@ -443,9 +443,9 @@ void permission_filter_report(const struct permission_filter *filter, struct too
 		buffer_printf(&notice, "%s\n", before);
 	buffer_printf(
 		&notice, "[%llu entr%s left out by rules.]", left_out, left_out == 1 ? "y" : "ies");
-	words = buffer_steal_string(&notice);
+	text = buffer_steal_string(&notice);
 	cJSON_DeleteItemFromObjectCaseSensitive(call->data, "notice");
-	cJSON_AddStringToObject(call->data, "notice", words ? words : "");
+	cJSON_AddStringToObject(call->data, "notice", text ? text : "");
 	cJSON_AddNumberToObject(call->data, "left_out", (double)left_out);
 	tool_text(call, "%s[%llu entr%s left out by rules.]",
 		call->text.size && call->text.data[call->text.size - 1] != '\n' ? "\n" : "",

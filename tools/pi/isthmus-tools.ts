@@ -10,8 +10,8 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 
 export default async function (pi: any) {
-	const [program, ...words] = JSON.parse(process.env.ISTHMUS_MCP ?? '["isthmus", "mcp"]');
-	const server = spawn(program, words, { stdio: ["pipe", "pipe", "inherit"] });
+	const [program, ...args] = JSON.parse(process.env.ISTHMUS_MCP ?? '["isthmus", "mcp"]');
+	const server = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
 	const pipe = server.stdout as any;
 	const calls = new Map<unknown, any>(); // what waits for its answer, by its id
 	let last = 0;
@@ -42,7 +42,7 @@ export default async function (pi: any) {
 		if (!calls.size) pipe.unref();
 	}
 
-	function ask(method: string, params: any, signal?: AbortSignal, onProgress?: (words: string) => void): Promise<any> {
+	function ask(method: string, params: any, signal?: AbortSignal, onProgress?: (text: string) => void): Promise<any> {
 		const id = ++last;
 		return new Promise((resolve, reject) => {
 			const settle = ({ result, error }: any) => (error ? reject(new Error(error.message)) : resolve(result));

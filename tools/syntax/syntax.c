@@ -196,7 +196,7 @@ static int run_checker(
 	return r;
 }
 
-/* Parses "LINE:COLUMN:words", the output of the scripts below. */
+/* Parses "LINE:COLUMN:message", the output of the scripts below. */
 static int take_report(const char *output, struct syntax_error *error)
 {
 	int used = 0;
@@ -326,13 +326,13 @@ int syntax_check(struct tool_call *call, const char *path, const void *content, 
 		if (r == -EINVAL)
 			return report(call, path, checkers[i].language, &error);
 		if (r < 0 && !json_member(call->data, "syntax_warning")) {
-			char words[160];
+			char warning[160];
 
-			snprintf(words, sizeof(words),
+			snprintf(warning, sizeof(warning),
 				"The %s syntax was not checked: its checker is not installed or "
 				"gave no answer.",
 				checkers[i].language);
-			cJSON_AddStringToObject(call->data, "syntax_warning", words);
+			cJSON_AddStringToObject(call->data, "syntax_warning", warning);
 		}
 		return 0;
 	}

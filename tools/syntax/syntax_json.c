@@ -22,7 +22,7 @@ struct json {
 	uint64_t objects;
 };
 
-static int complain(struct json *j, const uint8_t *at, const char *words)
+static int complain(struct json *j, const uint8_t *at, const char *message)
 {
 	size_t line = 1, column = 1;
 
@@ -34,7 +34,7 @@ static int complain(struct json *j, const uint8_t *at, const char *words)
 	}
 	j->error->line = line;
 	j->error->column = column;
-	snprintf(j->error->message, sizeof(j->error->message), "%s", words);
+	snprintf(j->error->message, sizeof(j->error->message), "%s", message);
 	return -EINVAL;
 }
 
@@ -248,14 +248,14 @@ static int take_word(struct json *j)
 static int take_value(struct json *j, unsigned depth);
 
 /* Parses what follows a value in a list.  1: the list continues; 0: it ends. */
-static int take_separator(struct json *j, uint8_t close, const char *words)
+static int take_separator(struct json *j, uint8_t close, const char *message)
 {
 	const uint8_t *comma;
 
 	if (skip_space(j) < 0)
 		return -EINVAL;
 	if (j->at == j->end || (*j->at != ',' && *j->at != close))
-		return complain(j, j->at, words);
+		return complain(j, j->at, message);
 	if (*j->at == close) {
 		j->at++;
 		return 0;

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-static const char begin_words[] = "*** Begin Patch", end_words[] = "*** End Patch";
-static const char eof_words[] = "*** End of File", move_words[] = "*** Move to: ";
+static const char begin_marker[] = "*** Begin Patch", end_marker[] = "*** End Patch";
+static const char eof_marker[] = "*** End of File", move_marker[] = "*** Move to: ";
 
 struct parser {
 	const char *next;
@@ -38,13 +38,13 @@ static bool is_blank(const struct patch_line *line)
 	return true;
 }
 
-static bool begins(const struct patch_line *line, const char *words)
+static bool begins(const struct patch_line *line, const char *start)
 {
-	return line->size >= strlen(words) && strncmp(line->text, words, strlen(words)) == 0;
+	return line->size >= strlen(start) && strncmp(line->text, start, strlen(start)) == 0;
 }
 
-/* Whether the line has only these words, with optional blanks around them. */
-static bool is_marker(const struct patch_line *line, const char *words)
+/* Whether the line has only this marker, with optional blanks around them. */
+static bool is_marker(const struct patch_line *line, const char *marker)
 {
 	struct patch_line rest = *line;
 
@@ -52,16 +52,16 @@ static bool is_marker(const struct patch_line *line, const char *words)
 		rest.text++;
 		rest.size--;
 	}
-	if (!begins(&rest, words))
+	if (!begins(&rest, marker))
 		return false;
-	rest.text += strlen(words);
-	rest.size -= strlen(words);
+	rest.text += strlen(marker);
+	rest.size -= strlen(marker);
 	return is_blank(&rest);
 }
 
-static int fail(struct parser *p, const char *words)
+static int fail(struct parser *p, const char *message)
 {
-	buffer_printf(p->problem, "line %zu of the patch: %s", p->number, words);
+	buffer_printf(p->problem, "line %zu of the patch: %s", p->number, message);
 	return -EINVAL;
 }
 
@@ -91,7 +91,7 @@ static int add_line(struct patch_file *file, char sign, const char *text, size_t
 	return 0;
 }
 
-/* Some models write "@@ -1,2 +3,4 @@ words", as in a diff: only the words count. */
+/* Some models write "@@ -1,2 +3,4 @@ text", as in a diff: only the text counts. */
 static int add_seek(struct patch_file *file, const struct patch_line *line)
 {
 	const char *text = line->text + 2, *end = line->text + line->size, *second;
@@ -116,7 +116,7 @@ static int take_update_line(struct parser *p, struct patch_file *file)
 		return add_line(file, line->text[0], line->text + 1, line->size - 1);
 	if (begins(line, "@@"))
 		return add_seek(file, line);
-	if (is_marker(line, eof_words))
+	if (is_marker(line, eof_marker))
 		return add_line(file, '$', line->text, 0);
 	if (line->text[0] == '\\') /* diff's "No newline at end of file" */
 		return 0;
@@ -183,7 +183,7 @@ static int take_move(struct parser *p, struct patch_file *file)
 {
 	if (!file || file->kind != PATCH_UPDATE || file->count || file->move_to)
 		return fail(p, "*** Move to: belongs right below *** Update File:");
-	file->move_to = take_path(&p->line, strlen(move_words));
+	file->move_to = take_path(&p->line, strlen(move_marker));
 	if (!file->move_to)
 		return -ENOMEM;
 	return *file->move_to ? 0 : fail(p, "it names no file");
@@ -199,7 +199,7 @@ static int take_header(struct parser *p, struct patch_file *file)
 	};
 	int r;
 
-	if (begins(&p->line, move_words)) {
+	if (begins(&p->line, move_marker)) {
 		r = take_move(p, file);
 		return r < 0 ? r : 1;
 	}
@@ -219,7 +219,7 @@ static int find_begin(struct parser *p, bool *ret_wrapped)
 {
 	*ret_wrapped = false;
 	while (next_line(p)) {
-		if (is_marker(&p->line, begin_words)) {
+		if (is_marker(&p->line, begin_marker)) {
 			p->strip_cr = p->line.text[p->line.size - 1] == '\r';
 			return 0;
 		}
@@ -254,7 +254,7 @@ static int parse(struct parser *p)
 		struct patch *patch = p->patch;
 		struct patch_file *file = patch->count ? &patch->files[patch->count - 1] : NULL;
 
-		if (p->line.size && p->line.text[0] == '*' && is_marker(&p->line, end_words)) {
+		if (p->line.size && p->line.text[0] == '*' && is_marker(&p->line, end_marker)) {
 			r = end_file(p, file);
 			if (r == 0 && !file)
 				r = fail(p, "the patch names no file");

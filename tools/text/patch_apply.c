@@ -207,14 +207,14 @@ static ssize_t find(struct work *work, struct wanted *wanted, size_t first, bool
 static enum patch_problem no_match(
 	struct work *work, const struct patch_line *lines, size_t count, size_t from)
 {
-	struct buffer words cleanup_buffer = {0};
+	struct buffer text cleanup_buffer = {0};
 
 	for (size_t i = 0; i < count; i++)
 		if (lines[i].sign != '+' &&
-			(buffer_append(&words, lines[i].text, lines[i].size) < 0 ||
-				buffer_append(&words, "\n", 1) < 0))
+			(buffer_append(&text, lines[i].text, lines[i].size) < 0 ||
+				buffer_append(&text, "\n", 1) < 0))
 			return PATCH_NO_MEMORY;
-	work->result->wanted = buffer_steal_string(&words);
+	work->result->wanted = buffer_steal_string(&text);
 	work->result->searched_from = from + 1;
 	return work->result->wanted ? PATCH_NO_MATCH : PATCH_NO_MEMORY;
 }

@@ -22,7 +22,7 @@ struct transfer {
 	size_t header_bytes;
 	bool refused;   /* an address was not public */
 	bool too_large; /* the body or the headers are */
-	char words[CURL_ERROR_SIZE];
+	char message[CURL_ERROR_SIZE];
 };
 
 void fetch_response_done(struct fetch_response *response)
@@ -207,7 +207,7 @@ static void set_options(struct transfer *transfer)
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)SLOW_SECONDS);
-	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->words);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->message);
 	curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, transfer);
 	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header);
@@ -258,7 +258,7 @@ static int fail(const struct transfer *transfer, CURLcode code, struct buffer *p
 		return -EACCES;
 	}
 	buffer_append_string(
-		problem, *transfer->words ? transfer->words : curl_easy_strerror(code));
+		problem, *transfer->message ? transfer->message : curl_easy_strerror(code));
 	switch (code) {
 	case CURLE_OPERATION_TIMEDOUT:
 		return -ETIMEDOUT;

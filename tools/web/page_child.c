@@ -42,9 +42,9 @@ static char *take_line(struct buffer *text)
 int page_convert_apart(const struct page_request *request, const char *content_type, int cancel_fd,
 	struct page_result *ret_result)
 {
-	char words[32];
+	char settings[32];
 	/* /proc/self/exe is this program even if its file was replaced. */
-	const char *const argv[] = {"/proc/self/exe", "page", words, request->base,
+	const char *const argv[] = {"/proc/self/exe", "page", settings, request->base,
 		content_type ? content_type : "", NULL};
 	const struct limited_child child = {
 		.argv = argv,
@@ -60,7 +60,8 @@ int page_convert_apart(const struct page_request *request, const char *content_t
 	struct page_result result cleanup_page = {0};
 	int r;
 
-	snprintf(words, sizeof(words), "%d.%d.%d", request->kind, request->format, request->whole);
+	snprintf(settings, sizeof(settings), "%d.%d.%d", request->kind, request->format,
+		request->whole);
 	r = limited_child_run(&child, &result.text);
 	if (r != 0)
 		return r < 0 ? r : -ENOENT;

@@ -59,13 +59,13 @@ static size_t longest_run(const char *text)
 static size_t language_of(const struct page_node *node, const char **ret_language)
 {
 	static const char *const starts[] = {"language-", "lang-", "highlight-source-", "brush: "};
-	const char *words = node->name ? page_attribute(node, "class") : NULL;
+	const char *classes = node->name ? page_attribute(node, "class") : NULL;
 
-	for (size_t i = 0; words && i < array_size(starts); i++) {
-		const char *at = strstr(words, starts[i]);
+	for (size_t i = 0; classes && i < array_size(starts); i++) {
+		const char *at = strstr(classes, starts[i]);
 		size_t length;
 
-		if (!at || (at > words && at[-1] != ' '))
+		if (!at || (at > classes && at[-1] != ' '))
 			continue;
 		*ret_language = at += strlen(starts[i]);
 		length = strspn(
@@ -113,16 +113,16 @@ static void write_links(
 	for (const struct page_node *child = node->first; child; child = child->next) {
 		const char *href = page_is(child, "a") ? page_attribute(child, "href") : NULL;
 		struct buffer text cleanup_buffer = {0};
-		cleanup_free char *url = NULL, *close = NULL, *words = NULL;
+		cleanup_free char *url = NULL, *close = NULL, *label = NULL;
 
 		if (!href || *href == '#') {
 			write_links(m, child, links);
 			continue;
 		}
 		url = markdown_url(m->base, href);
-		words = collect(child, &text) < 0 ? NULL : buffer_steal_string(&text);
+		label = collect(child, &text) < 0 ? NULL : buffer_steal_string(&text);
 		/* The text of the link shows its URL. */
-		if (!url || !words || strcmp(words, href) == 0 || strcmp(words, url) == 0)
+		if (!url || !label || strcmp(label, href) == 0 || strcmp(label, url) == 0)
 			continue;
 		close = string_printf("](%s)", url);
 		if (!close || !take_link(links, url))
@@ -130,7 +130,7 @@ static void write_links(
 		url = NULL; /* kept in `links` */
 		writer_text(&m->writer, links->count == 1 ? "Links: " : ", ");
 		writer_mark(&m->writer, "[", close);
-		writer_text(&m->writer, *words ? words : "link");
+		writer_text(&m->writer, *label ? label : "link");
 		writer_unmark(&m->writer);
 	}
 }

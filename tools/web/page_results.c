@@ -58,19 +58,19 @@ static int add_result(const struct page_node *node, cJSON *list)
 	const struct page_node *link = find_class(node, "result__a");
 	const struct page_node *snippet = find_class(node, "result__snippet");
 	const char *href = link ? page_attribute(link, "href") : NULL;
-	struct buffer title cleanup_buffer = {0}, words cleanup_buffer = {0};
+	struct buffer title cleanup_buffer = {0}, text cleanup_buffer = {0};
 	cleanup_free char *url = href ? target_of(href) : NULL;
 	cJSON *result;
 
 	if (!href)
 		return 0;
-	if (!url || collect(link, &title) < 0 || (snippet && collect(snippet, &words) < 0) ||
-		buffer_append(&title, "", 1) < 0 || buffer_append(&words, "", 1) < 0)
+	if (!url || collect(link, &title) < 0 || (snippet && collect(snippet, &text) < 0) ||
+		buffer_append(&title, "", 1) < 0 || buffer_append(&text, "", 1) < 0)
 		return -ENOMEM;
 	result = cJSON_CreateObject();
 	cJSON_AddStringToObject(result, "title", (const char *)title.data);
 	cJSON_AddStringToObject(result, "url", url);
-	cJSON_AddStringToObject(result, "snippet", (const char *)words.data);
+	cJSON_AddStringToObject(result, "snippet", (const char *)text.data);
 	cJSON_AddItemToArray(list, result);
 	return 0;
 }

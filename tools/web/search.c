@@ -168,22 +168,22 @@ static bool is_there(const cJSON *sources, const char *url)
 
 int search_add(cJSON *sources, const char *title, const char *url, const char *snippet)
 {
-	cleanup_free char *words = NULL, *name = NULL;
+	cleanup_free char *snippet_text = NULL, *name = NULL;
 	cJSON *source;
 
 	if (!url || (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0) ||
 		is_there(sources, url) || cJSON_GetArraySize(sources) >= SEARCH_RESULTS_MAX)
 		return 0;
 	name = plain(title);
-	words = plain(snippet);
+	snippet_text = plain(snippet);
 	source = cJSON_CreateObject();
-	if (!name || !words || !source) {
+	if (!name || !snippet_text || !source) {
 		cJSON_Delete(source);
 		return -ENOMEM;
 	}
 	cJSON_AddStringToObject(source, "title", *name ? name : url);
 	cJSON_AddStringToObject(source, "url", url);
-	cJSON_AddStringToObject(source, "snippet", words);
+	cJSON_AddStringToObject(source, "snippet", snippet_text);
 	cJSON_AddItemToArray(sources, source);
 	return 0;
 }
@@ -191,11 +191,11 @@ int search_add(cJSON *sources, const char *title, const char *url, const char *s
 /* ---- Failures ----------------------------------------------------------------------------- */
 
 /* The provider's error message: {"detail": {"error": ...}} or {"message": ...}, else its text. */
-static char *words_of(const struct fetch_response *response)
+static char *error_message(const struct fetch_response *response)
 {
 	struct buffer clean cleanup_buffer = {0};
 	cleanup_free char *body = NULL;
-	const char *words = NULL;
+	const char *message = NULL;
 	cJSON *json, *detail;
 	char *copy;
 
@@ -204,12 +204,12 @@ static char *words_of(const struct fetch_response *response)
 	body = buffer_steal_string(&clean);
 	json = body ? cJSON_Parse(body) : NULL;
 	detail = json_member(json, "detail");
-	words = json_text(detail, "error");
-	words = words ? words : json_text(json, "detail");
-	words = words ? words : json_text(detail, "detail");
-	words = words ? words : json_text(json, "message");
-	words = words ? words : body;
-	copy = plain(words);
+	message = json_text(detail, "error");
+	message = message ? message : json_text(json, "detail");
+	message = message ? message : json_text(detail, "detail");
+	message = message ? message : json_text(json, "message");
+	message = message ? message : body;
+	copy = plain(message);
 	cJSON_Delete(json);
 	return copy;
 }
@@ -217,7 +217,7 @@ static char *words_of(const struct fetch_response *response)
 static int fail_status(struct tool_call *call, const struct search_provider *provider,
 	const struct fetch_response *response)
 {
-	cleanup_free char *words = words_of(response);
+	cleanup_free char *message = error_message(response);
 	long status = response->status;
 	const char *next = NULL;
 	enum tool_error_code code = TOOL_IO_ERROR;
@@ -244,7 +244,7 @@ static int fail_status(struct tool_call *call, const struct search_provider *pro
 		next = "Call once more later, or use webfetch with an address that you know.";
 	}
 	return tool_fail(call, code, next, "%s answered with status %ld%s%s.", provider->name,
-		status, words && *words ? ": " : "", words ? words : "");
+		status, message && *message ? ": " : "", message ? message : "");
 }
 
 static int fail_fetch(struct tool_call *call, const struct search_provider *provider, int error,
