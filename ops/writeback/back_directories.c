@@ -270,6 +270,8 @@ static void take_change(void *user, const struct change *change)
 		node = back_real_node(b, &change->attributes.id);
 		name = back_any_name(b, change->path);
 		shown.is_own = name && name->retired_at && back_is_left(name, change);
+		if (name && change->exists && change->at > name->position)
+			name->is_removed = false;
 		is_kept = keeps_change(name, change) || (change->exists && node && !node->is_gone &&
 								change->at < node->settled_at);
 		if (change->exists && S_ISDIR(change->attributes.mode))

@@ -517,7 +517,7 @@ static bool is_last(struct name *name)
 bool back_is_left(const struct name *name, const struct change *change)
 {
 	if (!change->exists)
-		return !name->left_there.mode;
+		return name->is_removed;
 	return attributes_same_version(&change->attributes, &name->left_there);
 }
 
@@ -529,6 +529,7 @@ void back_name_done(
 	if (!is_last(name))
 		return;
 	name->left_there = name->node ? name->node->settled : (struct attributes){0};
+	name->is_removed = !name->node;
 	if (name->told.at > name->position) {
 		*ret_told = name->told;
 		ret_told->is_own = back_is_left(name, ret_told);

@@ -476,6 +476,15 @@ int back_wait(struct writeback *b, struct op_context *ctx)
 											    : 0;
 }
 
+/* The caller may make something at the path. */
+static void forget_removal(struct writeback *b, const char *path)
+{
+	struct name *name = path ? back_any_name(b, path) : NULL;
+
+	if (name)
+		name->is_removed = false;
+}
+
 int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operation *fence,
 	const char *path, const char *path2, const struct object_id *id, bool all)
 {
@@ -490,11 +499,13 @@ int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operati
 	back_refs_hurry(b, fence);
 	while (fence->blockers && r == 0)
 		r = back_wait(b, ctx);
-	if (fence->blockers)
+	if (fence->blockers) {
 		back_fence_end(b, fence);
-	else
-		r = 0;
-	return r;
+		return r;
+	}
+	forget_removal(b, path);
+	forget_removal(b, path2);
+	return 0;
 }
 
 void back_fence_end(struct writeback *b, struct operation *fence)

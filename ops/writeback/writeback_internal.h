@@ -168,6 +168,7 @@ struct name {
 	uint64_t retired_at; /* 0: it is not retired */
 	int64_t retired_ms;
 	bool was_left;                /* `left` is set */
+	bool is_removed;              /* by the last operation, and nothing was made there since */
 	struct attributes left;       /* what the last operation left there; mode 0: nothing ... */
 	struct attributes left_there; /* ... and the same as the workspace has it */
 	uint64_t position;            /* of the last reply; older events are stale */

@@ -1170,6 +1170,33 @@ static void test_what_others_do_while_ours_is_pending_is_not_own(void)
 	workspace_free(w);
 }
 
+static void test_what_others_remove_where_ours_was_removed_is_not_own(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_watch(w, note_change, NULL));
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	CHECK_RC(0, put(w, "theirs", "ours", O_TRUNC));
+	CHECK_RC(0, put(w, "again", "ours", O_TRUNC));
+	CHECK_RC(0, workspace_unlink(&context, w, "theirs", NULL));
+	CHECK_RC(0, workspace_unlink(&context, w, "again", NULL));
+	CHECK_RC(0, sync_all(w));
+	report("theirs");
+	CHECK(told.at && told.is_own);
+	CHECK_RC(0, put(there, "theirs", "theirs", O_TRUNC));
+	report("theirs");
+	CHECK(told.at && !told.is_own);
+	CHECK_RC(0, workspace_unlink(&context, there, "theirs", NULL));
+	report("theirs");
+	CHECK(told.at && !told.is_own);
+	CHECK_RC(0,
+		workspace_link(&context, w, &OBJECT_AT("f"), "again", &attributes)); /* passed on */
+	CHECK_RC(0, workspace_unlink(&context, there, "again", NULL));
+	report("again");
+	CHECK(told.at && !told.is_own);
+	workspace_free(w);
+}
+
 /* ---- While the link is away --------------------------- */
 
 static int append_to(struct workspace *w, const char *path, const char *text)
@@ -1621,6 +1648,7 @@ int main(void)
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
+		TEST(test_what_others_remove_where_ours_was_removed_is_not_own),
 		TEST(test_a_file_is_changed_again_while_the_link_is_away),
 		TEST(test_a_file_is_written_while_its_fsync_waits_for_the_link),
 		TEST(test_a_directory_is_known_after_a_rename_in_it),
