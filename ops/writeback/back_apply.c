@@ -301,6 +301,11 @@ static int apply_setattr(struct writeback *b, struct op_context *ctx, struct ope
 	if (!S_ISDIR(there.mode))
 		there.size_bytes = known.size_bytes;
 	settle(b, ctx, operation->node, &there);
+	if (S_ISDIR(there.mode)) { /* shown while names in it are pending */
+		writeback_lock(b);
+		back_keep_directory(b, operation->path, &there, ctx->served.position);
+		writeback_unlock(b);
+	}
 	return 0;
 }
 

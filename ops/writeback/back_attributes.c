@@ -155,6 +155,8 @@ int back_setattr(struct op_context *ctx, struct workspace *w, const struct objec
 		forward_setattr(ctx, w, &inner, mask, want, ret_attributes));
 	if (r == 0) {
 		back_learn_time(b, ctx, ret_attributes);
+		if (S_ISDIR(there.mode) && !file) /* a name in it may be pending by now */
+			back_keep_directory(b, object->path, ret_attributes, ctx->served.position);
 		back_show(b, file ? NULL : object->path, ret_attributes);
 	}
 	writeback_unlock(b);

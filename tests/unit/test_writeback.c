@@ -480,6 +480,37 @@ static void test_a_directory_keeps_its_number_while_files_are_made(void)
 	free(b);
 }
 
+static void await_mode(const char *path, uint32_t mode)
+{
+	for (int i = 0; i < 500; i++) {
+		if (stat_at(there, path, &attributes) == 0 && (attributes.mode & 07777) == mode)
+			return;
+		usleep(10000);
+	}
+	CHECK(false);
+}
+
+static void test_a_directory_has_its_new_mode_while_names_in_it_are_pending(void)
+{
+	static const struct attributes writable = {.mode = 0777};
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	CHECK_RC(0, workspace_mkdir(&context, there, "d", 0755, &attributes));
+	shut(true);
+	CHECK_RC(0, put(w, "d/before", "text", O_TRUNC));
+	CHECK_RC(0,
+		workspace_setattr(&context, w, &OBJECT_AT("d"), SET_MODE, &writable, &attributes));
+	CHECK_RC(0, workspace_create(&context, w, "d/held", O_RDWR, 0644, &file, &attributes));
+	shut(false);
+	await_mode("d", 0777);
+	CHECK_RC(0, stat_at(w, "d", &attributes));
+	CHECK_RC(0777, (int)(attributes.mode & 07777));
+	CHECK_RC(0, workspace_close(&context, file));
+	CHECK_RC(0, sync_all(w));
+	workspace_free(w);
+}
+
 static void test_what_is_shown_stays_when_it_is_done(void)
 {
 	struct workspace *w = open_back();
@@ -1621,6 +1652,7 @@ int main(void)
 		TEST(test_a_listing_has_what_renames_that_end_meanwhile_leave),
 		TEST(test_a_listing_has_what_others_did_after_ours_ended),
 		TEST(test_a_directory_keeps_its_number_while_files_are_made),
+		TEST(test_a_directory_has_its_new_mode_while_names_in_it_are_pending),
 		TEST(test_what_is_shown_stays_when_it_is_done),
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
 		TEST(test_writes_of_a_file_are_sent_once),
