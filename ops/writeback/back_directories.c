@@ -255,6 +255,18 @@ static bool keeps_change(struct name *name, const struct change *change)
 	return true;
 }
 
+/* What others make there is not reported. */
+static void forget_removals(struct writeback *b, const char *path)
+{
+	struct directory *directory = back_directory(b, path, strlen(path));
+	struct name *name;
+
+	if (!directory)
+		return;
+	LIST_FOREACH(name, &directory->names, in_directory)
+		name->is_removed = false;
+}
+
 static void take_change(void *user, const struct change *change)
 {
 	struct writeback *b = user;
@@ -266,6 +278,8 @@ static void take_change(void *user, const struct change *change)
 	writeback_lock(b);
 	back_saw(b, change->at);
 	back_show_id(b, &shown.directory);
+	if (change->kind == CHANGE_UNWATCHED)
+		forget_removals(b, change->path);
 	if (change->kind == CHANGE_ENTRY) {
 		node = back_real_node(b, &change->attributes.id);
 		name = back_any_name(b, change->path);

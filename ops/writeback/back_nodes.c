@@ -10,7 +10,10 @@
 #include "ops/support/clock.h"
 #include "ops/support/path.h"
 
-enum { IDLE_MAX = 200000 /* of each kind */, RETIRED_MAX = 50000, RETIRED_MS = 10000 };
+enum { IDLE_MAX = 200000 /* of each kind */, RETIRED_MAX = 50000 };
+/* So many are kept however old they are: an event may wait until a link is back.  More than that
+ * only for a while. */
+enum { RETIRED_KEPT = 4096, RETIRED_MS = 10000 };
 
 /* The device of provisional ids; no file system has it. */
 static const uint64_t PROVISIONAL_DEVICE = UINT64_MAX - 0x697374;
@@ -469,8 +472,8 @@ static void name_free(struct writeback *b, struct name *name)
 	directory_release(b, directory);
 }
 
-/* Retired names are kept while a reader that began before exists, and while stale events may
- * arrive. */
+/* Retired names are kept while a reader that began before exists, and while stale events, or late
+ * ones of our own changes, may arrive. */
 static void free_retired(struct writeback *b)
 {
 	const struct reader *oldest = TAILQ_FIRST(&b->readers);
@@ -479,7 +482,9 @@ static void free_retired(struct writeback *b)
 
 	while ((name = TAILQ_FIRST(&b->retired)) &&
 		(!oldest || name->retired_at <= oldest->since) &&
-		(b->retired_count > RETIRED_MAX || now_ms - name->retired_ms > RETIRED_MS)) {
+		(b->retired_count > RETIRED_MAX ||
+			(b->retired_count > RETIRED_KEPT &&
+				now_ms - name->retired_ms > RETIRED_MS))) {
 		TAILQ_REMOVE(&b->retired, name, retired);
 		b->retired_count--;
 		name_free(b, name);

@@ -1228,6 +1228,56 @@ static void test_what_others_remove_where_ours_was_removed_is_not_own(void)
 	workspace_free(w);
 }
 
+/* As if all that has ended had ended a minute before. */
+static void let_time_pass(struct workspace *w)
+{
+	struct writeback *b = writeback_of(w);
+	struct name *name;
+
+	writeback_lock(b);
+	TAILQ_FOREACH(name, &b->retired, retired)
+	name->retired_ms -= 60000;
+	writeback_unlock(b);
+}
+
+static void test_our_own_is_known_however_late_it_arrives(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_watch(w, note_change, NULL));
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	CHECK_RC(0, put(w, "removed", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, workspace_unlink(&context, w, "removed", NULL));
+	CHECK_RC(0, sync_all(w));
+	let_time_pass(w);
+	CHECK_RC(0, put(w, "other", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	report("f");
+	CHECK(told.at && told.is_own);
+	report("removed");
+	CHECK(told.at && told.is_own);
+	workspace_free(w);
+}
+
+/* What others do in a directory that is not watched is not reported. */
+static void test_a_removal_is_not_our_own_after_the_watch_has_ended(void)
+{
+	struct change unwatched = {.kind = CHANGE_UNWATCHED, .path = "d", .at = 1ull << 39};
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_watch(w, note_change, NULL));
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	CHECK_RC(0, put(w, "d/f", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, workspace_unlink(&context, w, "d/f", NULL));
+	CHECK_RC(0, sync_all(w));
+	sink_at_gate(sink_user, &unwatched);
+	report("d/f");
+	CHECK(told.at && !told.is_own);
+	workspace_free(w);
+}
+
 /* ---- While the link is away --------------------------- */
 
 static int append_to(struct workspace *w, const char *path, const char *text)
@@ -1681,6 +1731,8 @@ int main(void)
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_what_others_remove_where_ours_was_removed_is_not_own),
+		TEST(test_our_own_is_known_however_late_it_arrives),
+		TEST(test_a_removal_is_not_our_own_after_the_watch_has_ended),
 		TEST(test_a_file_is_changed_again_while_the_link_is_away),
 		TEST(test_a_file_is_written_while_its_fsync_waits_for_the_link),
 		TEST(test_a_directory_is_known_after_a_rename_in_it),
