@@ -287,7 +287,7 @@ void invalidator_handle_next(struct invalidator *v)
 	v->busy = true;
 	pthread_mutex_unlock(&v->lock);
 	if (lost)
-		invalidate_everything(v->session);
+		invalidate_everything(v->session, "");
 	if (superseded) {
 		invalidate_directory(v->session, superseded->inode);
 		inode_table_unref(v->session->mount->inodes, superseded->inode);

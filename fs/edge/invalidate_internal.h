@@ -73,7 +73,7 @@ void invalidator_repeat_later(struct invalidator *v, struct inode *parent, const
 void invalidate_change(struct session *s, const struct change *change);
 
 /* Changes were lost: invalidates everything. */
-void invalidate_everything(struct session *s);
+void invalidate_everything(struct session *s, const char *path); /* `path`: for the log */
 
 /* ... or everything in the directory.  NULL: in all. */
 void invalidate_directory(struct session *s, struct inode *directory);

@@ -305,9 +305,9 @@ static void handle_directory(struct session *s, const struct change *change)
 	inode_table_unref(table, top);
 }
 
-void invalidate_everything(struct session *s)
+void invalidate_everything(struct session *s, const char *path)
 {
-	note_lost(s, "");
+	note_lost(s, path);
 	inode_table_watch_lost(s->mount->inodes, NULL);
 	invalidate_directory(s, NULL);
 	observer_lost(s, NULL);
@@ -323,7 +323,7 @@ void invalidate_change(struct session *s, const struct change *change)
 		handle_directory(s, change);
 		break;
 	case CHANGE_RESCAN:
-		invalidate_everything(s);
+		invalidate_everything(s, change->path);
 		break;
 	}
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ops/support/clock.h"
-#include "ops/support/path.h"
 #include "ops/support/thread.h"
 
 enum {
@@ -20,13 +19,9 @@ enum {
 
 static void tell_rescan(struct writeback *b, const char *path)
 {
-	char *parent = strndup(path, path_parent_length(path));
-
 	if (b->sink)
-		b->sink(b->sink_user, &(struct change){.kind = CHANGE_RESCAN,
-					      .path = parent ? parent : "",
-					      .at = b->position});
-	free(parent);
+		b->sink(b->sink_user,
+			&(struct change){.kind = CHANGE_RESCAN, .path = path, .at = b->position});
 }
 
 void back_undo(struct writeback *b, struct operation *operation, int error)

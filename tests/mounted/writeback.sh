@@ -216,6 +216,7 @@ test_what_others_made_meanwhile_is_not_overwritten() {
 		esac
 		expect "$(cat "$backing/f$i")" "$(cat "$mnt/f$i")"
 	done
+	! "$ISTHMUS" log "$mnt" --json | grep '"op":"foreign","path":""' || fail "what was lost has no path in the log"
 	"$ISTHMUS" lost "$mnt" --clear
 	stop_daemon
 }
