@@ -463,6 +463,9 @@ static void add_changes(struct log_verify_report *report, const struct log_verif
 		strcpy(report->gap, changes->gap);
 	report->gap_count =
 		report->gap_count > changes->gap_count ? report->gap_count : changes->gap_count;
+	/* The daemon's last line is in both. */
+	if (changes->segments && report->ended && !changes->ended)
+		note_gap(report, "the end of \"" LOG_CHANGES_RING ".jsonl\" was cut off");
 }
 
 int log_verify(const char *directory, const struct log_verify_means *means,

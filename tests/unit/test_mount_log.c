@@ -503,6 +503,11 @@ static void test_verify_detects_what_is_wrong_with_the_changes(void)
 	fill(log, 10);
 	mount_log_close(log);
 	text = read_segment(LOG_CHANGES_RING ".jsonl");
+	write_segment(LOG_CHANGES_RING ".jsonl", text,
+		(size_t)(strstr(text, "{\"op\":\"end\"") - text)); /* right behind a seal */
+	CHECK_RC(0, verify(&report));
+	CHECK_STRING("", report.problem);
+	CHECK(strstr(report.gap, "changes.jsonl\" was cut off") != NULL);
 	memcpy(strstr(text, good), bad, strlen(bad));
 	write_segment(LOG_CHANGES_RING ".jsonl", text, strlen(text));
 	CHECK_RC(0, verify(&report));
