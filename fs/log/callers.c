@@ -69,9 +69,10 @@ static void copy_name(const char *from, char *name, size_t size)
 	size_t length = 0;
 
 	for (; *from && *from != '\n' && length + 1 < size; from++) {
-		if (*from == '\\' && from[1])
-			from++;
-		name[length++] = *from == 'n' && from[-1] == '\\' ? '\n' : *from;
+		bool escaped = *from == '\\' && from[1];
+
+		from += escaped;
+		name[length++] = escaped && *from == 'n' ? '\n' : *from;
 	}
 	name[length] = '\0';
 }

@@ -160,6 +160,10 @@ static void test_a_new_name_is_noticed(void)
 	callers_find(callers, getpid(), later(), &caller);
 	CHECK_STRING("renamed", caller.name);
 	caller_done(&caller);
+	prctl(PR_SET_NAME, "a\\nb\nc\\", 0, 0, 0); /* /proc/PID/status escapes both */
+	callers_find(callers, getpid(), later(), &caller);
+	CHECK_STRING("a\\nb\nc\\", caller.name);
+	caller_done(&caller);
 	prctl(PR_SET_NAME, "test_callers", 0, 0, 0);
 	callers_free(callers);
 }
