@@ -179,6 +179,7 @@ void shell_look_less(struct shell_judge *judge);
 void shell_look_make(struct shell_judge *judge);
 void shell_look_set(struct shell_judge *judge);
 void shell_look_shell(struct shell_judge *judge);
+void shell_look_ssh(struct shell_judge *judge);
 void shell_look_tar(struct shell_judge *judge);
 void shell_look_test(struct shell_judge *judge);
 void shell_look_trap(struct shell_judge *judge);

@@ -423,6 +423,17 @@ void shell_look_make(struct shell_judge *judge)
 	}
 }
 
+/* ssh HOST -oProxyCommand=LINE: options may also follow the host. */
+void shell_look_ssh(struct shell_judge *judge)
+{
+	size_t next = judge->operand_count ? judge->operands[0] + 1 : judge->count;
+	const char *text = shell_judge_fixed(judge, next);
+
+	if (next < judge->count && (!text || *text == '-') && !(text && strcmp(text, "--") == 0))
+		shell_judge_ask(judge, "%.60s after the host may be an option of ssh",
+			judge->words[next].text);
+}
+
 /* "tar xzf FILE" means "tar -x -z -f FILE"; for an archive "host:file" tar runs rsh. */
 void shell_look_tar(struct shell_judge *judge)
 {

@@ -124,9 +124,9 @@ static const struct shell_row gh_commands[] = {
 };
 
 static const struct shell_row kubectl_commands[] = {
-	{.names = "exec",
+	{.names = "exec", /* takes options up to "--" */
 		.options = "-itq -c: -n:",
-		.flags = STOPS | SHELL_ROW_INHERITS,
+		.flags = SHELL_ROW_INHERITS,
 		.operands = "t*"},
 	{.names = "apply create delete replace",
 		.flags = SHELL_ROW_INHERITS,

@@ -517,6 +517,7 @@ static const struct shell_row rows[] = {
 			   "--rejected-log> --egd-file< --random-file< --pinnedpubkey<"},
 	{.names = "ssh",
 		.operands = "t*",
+		.look = shell_look_ssh,
 		.flags = STOPS,
 		.prefix = 1,
 		.options = "-o:! -F:% -P: -I:! -i< -E> -S:% -J:% -W:% -L:% -R:% -D:% -w:% -O:% -A% "
