@@ -48,6 +48,8 @@ static const struct {
 	{"curl", NULL, "--user", AFTER_COLON, false},
 	{"curl", NULL, "-U", AFTER_COLON, false},
 	{"curl", NULL, "--proxy-user", AFTER_COLON, false},
+	{"curl", NULL, "-b", SECRET, false},
+	{"curl", NULL, "--cookie", SECRET, false},
 	{"skopeo", NULL, "--creds", AFTER_COLON, false},
 	{"openssl", NULL, "-passin", AFTER_COLON, false},
 	{"openssl", NULL, "-passout", AFTER_COLON, false},
@@ -431,20 +433,37 @@ static bool put_program_option(struct redactor *r, struct span word)
 	return false;
 }
 
+static bool has_program_options(const char *program)
+{
+	for (size_t i = 0; i < array_size(program_options); i++)
+		if (words_contain(program_options[i].programs, ' ', program))
+			return true;
+	return false;
+}
+
+/* A known program may also follow another one: timeout 5 mysql -pSECRET. */
+static void note_program(struct redactor *r, struct span word)
+{
+	const char *slash = memrchr(word.at, '/', (size_t)(word.end - word.at));
+	const char *base = slash ? slash + 1 : word.at;
+	char name[sizeof(r->program)];
+
+	snprintf(name, sizeof(name), "%.*s", (int)(word.end - base), base);
+	if (r->at_program || has_program_options(name))
+		strcpy(r->program, name);
+}
+
 /* What the word says of the next ones. */
 static void note_word(struct redactor *r, struct span word)
 {
-	struct span name = word, base = word;
+	struct span name = word;
 	size_t size = (size_t)(word.end - word.at);
 
+	if (*word.at != '-' && !memchr(word.at, '=', size))
+		note_program(r, word);
 	if (r->at_program) {
-		const char *slash = memrchr(word.at, '/', size);
-
-		base.at = slash ? slash + 1 : word.at;
-		size = (size_t)(base.end - base.at);
-		if (*word.at == '-' || memchr(word.at, '=', (size_t)(word.end - word.at)))
+		if (*word.at == '-' || memchr(word.at, '=', size))
 			return;
-		snprintf(r->program, sizeof(r->program), "%.*s", (int)size, base.at);
 		r->at_program = words_contain(prefixes, ' ', r->program);
 		return;
 	}

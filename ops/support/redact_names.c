@@ -16,7 +16,10 @@ enum {
 /* Parts of names. */
 static const char secret_words[] =
 	"accesskey accesstoken apikey apitoken authtoken credential credentials keypass passcode "
-	"passphrase passwd password privatekey secret secretkey storepass token";
+	"passphrase passwd password privatekey secret secretkey sshpass storepass token";
+
+/* Ends of parts: PGPASSWORD, dbpasswd. */
+static const char *const secret_ends[] = {"password", "passwd", "passphrase"};
 
 /* ... which are one before "key". */
 static const char secret_keys[] =
@@ -70,6 +73,12 @@ static bool is_secret_segment(char *const *segments, size_t count, size_t i)
 
 	if (words_contain(secret_words, ' ', word))
 		return true;
+	for (size_t j = 0; j < array_size(secret_ends); j++) {
+		size_t size = strlen(secret_ends[j]), length = strlen(word);
+
+		if (length > size && strcmp(word + length - size, secret_ends[j]) == 0)
+			return true;
+	}
 	if (strcmp(word, "pass") == 0)
 		return i == count - 1;
 	if (i == 0)
