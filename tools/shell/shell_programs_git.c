@@ -304,7 +304,9 @@ static const struct shell_row git_commands[] = {
 		.options = "-o> --output> --exec:! --remote! --add-file<"},
 	{.names = "bundle", .operands = "tw", .flags = TREE},
 	{.names = "difftool mergetool filter-branch send-email instaweb daemon web--browse shell "
-		  "credential hook p4 svn gui citool upload-pack receive-pack",
+		  "credential hook p4 svn gui citool upload-pack receive-pack upload-archive "
+		  "fetch-pack send-pack merge-index remote-ext remote-fd for-each-repo "
+		  "maintenance http-backend cvsserver",
 		.flags = SHELL_ROW_RUNS_OTHERS},
 };
 

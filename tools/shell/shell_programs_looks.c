@@ -440,8 +440,9 @@ void shell_look_tar(struct shell_judge *judge)
 	const char *first = judge->count > 1 ? judge->words[1].text : "";
 	bool old_style = first[0] && first[0] != '-', extracts = old_style && strchr(first, 'x');
 
-	if (old_style && strpbrk(first, "IFT"))
-		shell_judge_ask(judge, "tar %.40s can run other commands", first);
+	if (old_style && strpbrk(first, "IFTP"))
+		shell_judge_ask(
+			judge, "tar %.40s can run other commands, or write anywhere", first);
 	for (size_t i = 1; i < judge->count; i++) {
 		const char *text = judge->words[i].text;
 		bool is_long = strncmp(text, "--", 2) == 0;
@@ -468,6 +469,9 @@ void shell_look_unzip(struct shell_judge *judge)
 {
 	static const char *const prints[] = {"l", "p", "t", "v", "Z", "d"};
 
+	for (size_t i = 1; i < judge->count; i++)
+		if (judge->words[i].text[0] == '-' && strchr(judge->words[i].text, ':'))
+			shell_judge_ask(judge, "unzip -: follows .. in names");
 	for (size_t i = 0; i < array_size(prints); i++)
 		if (shell_judge_has_option(judge, prints[i]))
 			return;

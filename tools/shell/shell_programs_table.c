@@ -423,7 +423,7 @@ static const struct shell_row rows[] = {
 			   "-rRa* --recursive* --archive* -LH/ "
 			   "--dereference/ -Z= --context= --backup= "
 			   "--preserve= --no-preserve: --sparse: "
-			   "--reflink= -bdfilnpPsTuvx"},
+			   "--reflink= --parents% -bdfilnpPsTuvx"},
 	{.names = "mv",
 		.operands = "B*D",
 		.options = "-t>$ --target-directory>$ -S: --suffix: "
@@ -463,17 +463,18 @@ static const struct shell_row rows[] = {
 	{.names = "tar bsdtar",
 		.operands = "B*",
 		.look = shell_look_tar,
-		.options = "-AcdrtuxkUWOpPszajJZhlmMnRSvwio -f& -C~ -g& -X< -T<% -I:! -F:! -L: -N< "
-			   "-b: "
-			   "-K: -V: -H: "
-			   "--file& --directory~ --listed-incremental& --exclude-from< "
-			   "--files-from:% --use-compress-program:! --to-command:! "
-			   "--checkpoint-action:! --rsh-command:! --rmt-command:! --info-script:! "
-			   "--new-volume-script:! --index-file> --volno-file& --warning: "
-			   "--exclude: --transform:! --xform:! --add-file< --one-top-level> "
-			   "--group-map< --owner-map< --checkpoint= --strip-components: "
-			   "--extract --get --create --list --verbose --gzip --xz --bzip2 --zstd "
-			   "--overwrite --absolute-names%"},
+		.options =
+			"-AcdrtuxkUWOpszajJZhlmMnRSvwio -P% -f& -C~ -g& -X< -T<% -I:! -F:! -L: -N< "
+			"-b: "
+			"-K: -V: -H: "
+			"--file& --directory~ --listed-incremental& --exclude-from< "
+			"--files-from:% --use-compress-program:! --to-command:! "
+			"--checkpoint-action:! --rsh-command:! --rmt-command:! --info-script:! "
+			"--new-volume-script:! --index-file> --volno-file& --warning: "
+			"--exclude: --transform:! --xform:! --add-file< --one-top-level> "
+			"--group-map< --owner-map< --checkpoint= --strip-components: "
+			"--extract --get --create --list --verbose --gzip --xz --bzip2 --zstd "
+			"--overwrite --absolute-names%"},
 	{.names = "zip",
 		.operands = "wF*",
 		.options = "-@% -T! --unzip-command:! -b> "
@@ -523,9 +524,9 @@ static const struct shell_row rows[] = {
 		.options = "-o:! -F:% -P: -I:! -i< -E> -S:% -J:% -W:% -L:% -R:% -D:% -w:% -O:% -A% "
 			   "-X% -Y% "
 			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
-	{.names = "scp sftp",
+	{.names = "scp sftp", /* a batch of sftp has !COMMAND */
 		.operands = "F*D",
-		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b< -cPlX: -s -R* -r* -346ABCOpqTv"},
+		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b:! -cPlX: -s -R* -r* -346ABCOpqTv"},
 	{.names = "rsync",
 		.operands = "F*D",
 		.options =
