@@ -29,9 +29,9 @@ BAD = [
     (b"[]", -32600, "null"),
     (b"[1]", -32600, "null"),
     (b"{}", -32600, "null"),
-    (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600, "null"),
-    (b'{"jsonrpc":"2.0","id":1}', -32600, "null"),
-    (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600, "null"),
+    (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600, "1"),
+    (b'{"jsonrpc":"2.0","id":1}', -32600, "1"),
+    (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600, "1"),
     (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, "null"),
     (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, "null"),
     (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, "null"),
@@ -53,6 +53,22 @@ BAD = [
     (request("tools/call", {"_meta": MODERN, "name": "ls", "requestState": "made up"}), -32602, "7"),
     (b'{"jsonrpc":"2.0","id":7,"method":"' + b"x" * 100000 + b'"}', -32601, "7"),
     (b"[" * 5000, -32700, "null"),
+    # Not JSON, but the id can be told: before the fault, or behind one that hides nothing.
+    (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"na', -32700, "7"),
+    (b'{"jsonrpc":"2.0","id":"a b","method":', -32700, '"a b"'),
+    (b'{"method":"tools/call","params":{"name":"read","arguments":{"path":"\xff\xc0"}},"id":7,"jsonrpc":"2.0"}', -32700, "7"),
+    (b'{"method":"tools/call","params":{"name":"read","arguments":{"path":"a\tb\0"}},"id":7,"jsonrpc":"2.0"}', -32700, "7"),
+    (b'{"method":"tools/call","params":{"path":"a\\d\\"\\u12"},"id":7,"jsonrpc":"2.0"}', -32700, "7"),
+    (b'{"method":"tools/call","params":{"path":"\\ud83d"},"id":7,"jsonrpc":"2.0"}', -32700, "7"),
+    (b'{"method":"tools/call","params":{"limit":NaN},"id":7,"jsonrpc":"2.0"}', -32700, "7"),
+    (b'{"method":"tools/call","params":{"name":"x"},"id":7,"jsonrpc":"2.0"} x', -32700, "7"),
+    (b'{"jsonrpc":"2.0","id":7,"method":"x","params":"' + b"x" * (11 << 20) + b'"}', -32600, "7"),
+    # It cannot: an id that may go on, one of the arguments, two, one of an answer.
+    (b'{"jsonrpc":"2.0","method":"x","id":12', -32700, "null"),
+    (b'{"jsonrpc":"2.0","method":"x","id":"12', -32700, "null"),
+    (b'{"method":"tools/call","params":{"arguments":{"id":7}', -32700, "null"),
+    (b'{"jsonrpc":"2.0","id":7,"method":"x","id":8,"params":{"a', -32700, "null"),
+    (b'{"jsonrpc":"2.0","id":7,"result":{"a', -32700, "null"),
 ]
 
 IDS = ["0", "-1", "12345678901234567890123", "1.5", "1e3", '"a"', '""', '"\\u00e9\\n"', '"\u00e9"',
@@ -353,7 +369,7 @@ def test_half_a_surrogate_pair_is_answered(root):
         server.send(b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"write","arguments":'
                     b'{"path":"s","content":"' + text + b'"}}}')
         answer = json.loads(server.receive())
-        equal(("a", -32602), (answer["id"], answer["error"]["code"]), text)
+        equal(("a", -32700), (answer["id"], answer["error"]["code"]), text)
     check(not os.path.exists(root + "/s"), "nothing was written")
     server.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":'
                 b'{"path":"s","content":"\\ud83d\\ude00 \\\\ud83d"}}}')

@@ -240,7 +240,7 @@ static char *take_progress_token(const char *text, size_t size)
 	cleanup_free char *meta = params ? mcp_raw_member(params, strlen(params), "_meta") : NULL;
 	char *token = meta ? mcp_raw_member(meta, strlen(meta), "progressToken") : NULL;
 
-	if (token && *token != '"' && !strchr("-0123456789", *token)) {
+	if (token && !mcp_is_id(token)) {
 		free(token);
 		return NULL;
 	}
@@ -331,7 +331,7 @@ static void take_request(struct mcp_server *server, struct mcp_batch *batch, con
 	char *id = mcp_raw_member(text, size, "id");
 	struct mcp_request *request;
 
-	if (!id || (*id != '"' && !strchr("-0123456789", *id))) {
+	if (!id || !mcp_is_id(id)) {
 		mcp_fail_raw(server, batch, NULL, MCP_INVALID_REQUEST,
 			"the id must be a string or a number", NULL);
 		free(id);
@@ -358,6 +358,16 @@ static void take_request(struct mcp_server *server, struct mcp_batch *batch, con
 	}
 }
 
+/* Refuses what is no message.  If it is meant as a request, its client waits for an answer with
+ * its id. */
+static void refuse_broken(struct mcp_server *server, struct mcp_batch *batch, const char *text,
+	size_t size, enum mcp_error code, const char *problem)
+{
+	cleanup_free char *id = mcp_broken_id(text, size);
+
+	mcp_fail_raw(server, batch, id, code, problem, NULL);
+}
+
 static void take_message(struct mcp_server *server, struct mcp_batch *batch, const char *text,
 	size_t size, cJSON *message)
 {
@@ -367,8 +377,8 @@ static void take_message(struct mcp_server *server, struct mcp_batch *batch, con
 
 	if (!cJSON_IsObject(message) || !cJSON_IsString(version) ||
 		strcmp(version->valuestring, "2.0") != 0) {
-		mcp_fail_raw(server, batch, NULL, MCP_INVALID_REQUEST,
-			"a message is an object with \"jsonrpc\": \"2.0\"", NULL);
+		refuse_broken(server, batch, text, size, MCP_INVALID_REQUEST,
+			"a message is an object with \"jsonrpc\": \"2.0\"");
 	} else if (cJSON_IsString(method) && has_id) {
 		take_request(server, batch, text, size, message, method->valuestring);
 	} else if (cJSON_IsString(method)) {
@@ -379,8 +389,8 @@ static void take_message(struct mcp_server *server, struct mcp_batch *batch, con
 			   cJSON_GetObjectItemCaseSensitive(message, "error"))) {
 		take_response(server, message);
 	} else {
-		mcp_fail_raw(server, batch, NULL, MCP_INVALID_REQUEST,
-			"a message needs a method, or an id with a result or an error", NULL);
+		refuse_broken(server, batch, text, size, MCP_INVALID_REQUEST,
+			"a message needs a method, or an id with a result or an error");
 	}
 }
 
@@ -414,23 +424,6 @@ static void take_batch(struct mcp_server *server, cJSON *list)
 	mcp_batch_done(server, batch);
 }
 
-/* A request with an unpaired surrogate is invalid JSON, but its client waits for an answer with its
- * id. */
-static bool refuse_lone_surrogate(struct mcp_server *server, const char *text, size_t size)
-{
-	cleanup_free char *copy = strndup(text, size), *id = NULL;
-	struct syntax_error error;
-
-	if (!copy || !json_replace_escapes(copy, size) || syntax_json(copy, size, 0, &error) != 0)
-		return false;
-	id = mcp_raw_member(copy, size, "id");
-	if (!id || (*id != '"' && !strchr("-0123456789", *id)))
-		return false;
-	mcp_fail_raw(server, NULL, id, MCP_INVALID_PARAMS,
-		"half of a surrogate pair (\\ud800 to \\udfff) is not a character", NULL);
-	return true;
-}
-
 void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 {
 	struct syntax_error error = {0};
@@ -443,12 +436,15 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 		return;
 	if (syntax_json(text, size, 0, &error) == 0)
 		message = cJSON_ParseWithLength(text, size);
-	if (!message && refuse_lone_surrogate(server, text, size))
-		return;
 	if (!message) {
-		snprintf(problem, sizeof(problem), "Parse error at column %zu: %s", error.column,
-			error.message);
-		mcp_fail_raw(server, NULL, NULL, MCP_PARSE_ERROR, problem, NULL);
+		if (error.line)
+			snprintf(problem, sizeof(problem), "Parse error at column %zu: %s",
+				error.column, error.message);
+		else /* what cJSON refuses beyond that */
+			snprintf(problem, sizeof(problem),
+				"Parse error: half of a surrogate pair "
+				"(\\ud800 to \\udfff) is not a character");
+		refuse_broken(server, NULL, text, size, MCP_PARSE_ERROR, problem);
 	} else if (cJSON_IsArray(message)) {
 		take_batch(server, message);
 	} else {

@@ -143,6 +143,13 @@ void mcp_batch_done(struct mcp_server *server, struct mcp_batch *batch);
  * frees; NULL: there is none. */
 char *mcp_raw_member(const char *text, size_t size, const char *name);
 
+/* Whether raw text is the id of a request: a string or a number. */
+bool mcp_is_id(const char *id);
+
+/* The id of a request in `text`, which is not valid JSON or not all of it, as raw text that the
+ * caller frees.  NULL: it cannot be told with certainty, or it is no request. */
+char *mcp_broken_id(const char *text, size_t size);
+
 /* ---- mcp_tools.c: tools/list and tools/call ------------------------------------------- */
 
 void mcp_list_tools(struct mcp_request *request);

@@ -2,7 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/support/json.h"
+#include "ops/support/utf8.h"
 #include "tools/mcp/mcp.h"
+#include "tools/syntax/syntax.h"
 
 static const char *skip_space(const char *at, const char *end)
 {
@@ -37,26 +40,119 @@ static const char *skip_value(const char *at, const char *end)
 	return end;
 }
 
+/* A member of an object, in its text. */
+struct member {
+	const char *name; /* without the quotes */
+	size_t name_length;
+	const char *value;
+	const char *value_end;
+};
+
+/* Finds the member at `*at`, which then is behind it; at first it is at the beginning of the
+ * object.  False: no further member. */
+static bool next_member(const char **at, const char *end, struct member *ret)
+{
+	const char *start = skip_space(*at, end);
+
+	if (start >= end || (*start != '{' && *start != ','))
+		return false;
+	start = skip_space(start + 1, end);
+	if (start >= end || *start != '"')
+		return false;
+	ret->name = start + 1;
+	start = skip_string(start, end);
+	ret->name_length = (size_t)(start - 1 - ret->name);
+	start = skip_space(start, end);
+	if (start >= end || *start != ':')
+		return false;
+	ret->value = skip_space(start + 1, end);
+	*at = ret->value_end = skip_value(ret->value, end);
+	while (ret->value_end > ret->value && strchr(" \t\r\n", ret->value_end[-1]))
+		ret->value_end--;
+	return true;
+}
+
+static bool has_name(const struct member *member, const char *name)
+{
+	return member->name_length == strlen(name) &&
+	       memcmp(member->name, name, member->name_length) == 0;
+}
+
+static char *copy_value(const struct member *member)
+{
+	return strndup(member->value, (size_t)(member->value_end - member->value));
+}
+
 char *mcp_raw_member(const char *text, size_t size, const char *name)
 {
 	const char *end = text + size, *at = skip_space(text, end);
-	size_t length = strlen(name);
+	struct member member;
 
 	if (at == end || *at != '{')
 		return NULL;
-	for (at = skip_space(at + 1, end); at < end && *at == '"';) {
-		const char *key = at + 1, *key_end = skip_string(at, end) - 1, *value;
-		const char *value_end;
-
-		at = skip_space(key_end + 1, end);
-		value = skip_space(at + 1, end);
-		value_end = skip_value(value, end);
-		if ((size_t)(key_end - key) == length && strncmp(key, name, length) == 0) {
-			while (value_end > value && strchr(" \t\r\n", value_end[-1]))
-				value_end--;
-			return strndup(value, (size_t)(value_end - value));
-		}
-		at = skip_space(value_end + (value_end < end && *value_end == ','), end);
-	}
+	while (next_member(&at, end, &member))
+		if (has_name(&member, name))
+			return copy_value(&member);
 	return NULL;
+}
+
+/* ---- Messages that are not valid JSON --------------------------------------------------- */
+
+bool mcp_is_id(const char *id)
+{
+	struct syntax_error ignored;
+
+	return (*id == '"' || (*id && strchr("-0123456789", *id))) &&
+	       syntax_json(id, strlen(id), 0, &ignored) == 0;
+}
+
+static size_t escape_length(const char *at, const char *end)
+{
+	if (end - at >= 2 && at[1] && strchr("\"\\/bfnrt", at[1]))
+		return 2;
+	return end - at >= 6 && at[1] == 'u' && strspn(at + 2, "0123456789abcdefABCDEF") >= 4 ? 6
+											       : 0;
+}
+
+/* Replaces what strings must not have and what says nothing of the structure: bytes that are no
+ * UTF-8, control characters, unknown escapes and halves of surrogate pairs. */
+static void mend_strings(char *text, size_t size)
+{
+	char *end = text + size;
+	size_t length;
+
+	json_replace_escapes(text, size);
+	for (char *at = text; at < end; at += length ? length : 1) {
+		length = *at == '\\' ? escape_length(at, end)
+				     : utf8_sequence((uint8_t *)at, (size_t)(end - at));
+		if (length == 0 || (unsigned char)*at < ' ')
+			*at = length ? ' ' : '?';
+	}
+}
+
+char *mcp_broken_id(const char *text, size_t size)
+{
+	cleanup_free char *copy = calloc(1, size + 1), *id = NULL;
+	const char *at, *end;
+	struct member member;
+
+	if (!copy)
+		return NULL;
+	memcpy(copy, text, size);
+	mend_strings(copy, size);
+	end = copy + size;
+	at = skip_space(copy, end);
+	if (at == end || *at != '{')
+		return NULL;
+	while (next_member(&at, end, &member)) {
+		/* Cut off, there could be more of it; twice, it could be either. */
+		if (has_name(&member, "id") && (id || at == end))
+			return NULL;
+		if (has_name(&member, "id"))
+			id = copy_value(&member);
+		/* Nobody waits for an answer to an answer. */
+		if (has_name(&member, "result") || has_name(&member, "error"))
+			return NULL;
+	}
+	return id && mcp_is_id(id) ? steal_ptr(&id) : NULL;
 }

@@ -48,6 +48,14 @@ static void take_signals(struct mcp_server *server)
 
 /* ---- Reading ----------------------------------------------------------------------------- */
 
+static void refuse_long(struct mcp_server *server, const struct buffer *text)
+{
+	cleanup_free char *id = mcp_broken_id((const char *)text->data, text->size);
+
+	mcp_fail_raw(server, NULL, id, MCP_INVALID_REQUEST, "a message must be shorter than 10 MiB",
+		NULL);
+}
+
 static void take_lines(struct mcp_server *server, struct mcp_input *input)
 {
 	const char *start = (const char *)input->text.data, *end = start + input->text.size,
@@ -62,8 +70,7 @@ static void take_lines(struct mcp_server *server, struct mcp_input *input)
 	buffer_consume(&input->text, (size_t)(start - (const char *)input->text.data));
 	if (input->text.size > MCP_MESSAGE_MAX_BYTES) {
 		if (!input->skipping)
-			mcp_fail_raw(server, NULL, NULL, MCP_INVALID_REQUEST,
-				"a message must be shorter than 10 MiB", NULL);
+			refuse_long(server, &input->text);
 		input->skipping = true;
 	}
 	if (input->skipping)
