@@ -222,6 +222,27 @@ def test_elicitation(root):
     check(not os.path.exists(root + "/z"), "unanswered means no")
 
 
+def test_questions_without_an_answer_leave_room_for_other_calls(root):
+    server = Mcp(root)
+    initialize(server, {"elicitation": {}})
+    for number in range(100):
+        server.send(request("tools/call", {"name": "bash", "arguments": {"command": "mkdir d%d" % number}}, str(number)))
+    questions, refused = [], 0
+    for _ in range(100):
+        message = json.loads(server.receive())
+        if message.get("method") == "elicitation/create":
+            questions.append(message["id"])
+        else:
+            refused += "too many other questions wait for the user's answer" in text_of(message["result"])
+    equal((32, 68), (len(questions), refused), "questions, and calls that say why they were not asked")
+    equal("one\ntwo\n", text_of(server.call("read", {"path": "a.txt"})), "a call without a question")
+    server.send({"jsonrpc": "2.0", "id": questions[0], "result": {"action": "decline"}})
+    check("did not allow it" in text_of(json.loads(server.receive())["result"]), "the answer to one")
+    server.send(request("tools/call", {"name": "bash", "arguments": {"command": "mkdir e"}}))
+    equal("elicitation/create", json.loads(server.receive())["method"], "makes room for another")
+    server.close()
+
+
 def test_always_counts_for_the_call_itself(root):
     os.mkdir(root + "/asked")
     for name in "one", "two":

@@ -23,6 +23,8 @@ enum {
 	MCP_CALLS_MAX = 64,     /* calls that run at a time; further calls wait */
 	MCP_WAITING_MAX = 1024, /* calls that wait; further calls get an error */
 	MCP_BATCH_MAX = 100,
+	/* Questions to the user that are open at a time, so that calls without one can run. */
+	MCP_QUESTIONS_MAX = 32,
 };
 
 enum mcp_error { /* JSON-RPC 2.0 and MCP */
@@ -95,6 +97,7 @@ struct mcp_server {
 	pthread_cond_t work;            /* with lock: a call waits, no thread reads, or `ended` */
 	struct worker_pool pool;        /* of these threads */
 	unsigned next_question;
+	unsigned questions;     /* that calls wait for */
 	struct mcp_input input; /* used by the reading thread only, as are the next five fields */
 	bool can_elicit;        /* from the handshake */
 	bool takes_links;       /* from the handshake */
@@ -181,10 +184,10 @@ int mcp_states_take(struct mcp_request *request);
 /* Whether both are calls of the same tool with the same arguments. */
 bool mcp_same_call(const struct mcp_request *a, const struct mcp_request *b);
 
-/* Protocol with a handshake: asks the client by a request of the server.  Returns the result, which
- * the caller deletes; NULL: the call was cancelled, or `until_ns` (CLOCK_MONOTONIC) has passed.
- * Takes ownership of `params`. */
-cJSON *mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns);
+/* Protocol with a handshake: asks the client by a request of the server, and waits for its result,
+ * which the caller deletes; NULL: the call was cancelled, or `until_ns` (CLOCK_MONOTONIC) has
+ * passed.  Takes ownership of `params`.  0; -EBUSY: MCP_QUESTIONS_MAX questions are open. */
+int mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns, cJSON **ret_result);
 
 /* 2026-07-28: the result with the questions to the client; NULL: no memory. */
 cJSON *mcp_states_question(struct mcp_request *request);

@@ -123,14 +123,19 @@ static enum permission_answer read_answer(const cJSON *result)
 
 /* ---- With a handshake: ask and wait -------------------------------------------------------- */
 
-cJSON *mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns)
+int mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns, cJSON **ret_result)
 {
 	const struct timespec until = clock_at_ns(until_ns);
 	struct mcp_server *server = request->server;
-	cJSON *result;
 	char id[32];
 
 	pthread_mutex_lock(&server->lock);
+	if (server->questions >= MCP_QUESTIONS_MAX) {
+		pthread_mutex_unlock(&server->lock);
+		cJSON_Delete(params);
+		return -EBUSY;
+	}
+	server->questions++;
 	snprintf(id, sizeof(id), "isthmus-%u", ++server->next_question);
 	request->elicitation = id;
 	pthread_mutex_unlock(&server->lock);
@@ -140,19 +145,23 @@ cJSON *mcp_elicit(struct mcp_request *request, cJSON *params, uint64_t until_ns)
 		pthread_cond_timedwait(&request->news, &server->lock, &until) == 0)
 		;
 	request->elicitation = NULL;
-	result = request->elicited;
+	*ret_result = request->elicited;
 	request->elicited = NULL;
+	server->questions--;
 	pthread_mutex_unlock(&server->lock);
-	return result;
+	return 0;
 }
 
 static enum permission_answer ask_and_wait(
 	struct mcp_request *request, const struct permission_question *question)
 {
-	cJSON *result = mcp_elicit(request, elicit_params(question, false),
-		clock_now_ns() + QUESTION_SECONDS * 1000000000ULL);
-	enum permission_answer answer = result ? read_answer(result) : PERMISSION_UNANSWERED;
+	uint64_t until_ns = clock_now_ns() + QUESTION_SECONDS * 1000000000ULL;
+	enum permission_answer answer;
+	cJSON *result;
 
+	if (mcp_elicit(request, elicit_params(question, false), until_ns, &result) < 0)
+		return PERMISSION_BUSY;
+	answer = result ? read_answer(result) : PERMISSION_UNANSWERED;
 	cJSON_Delete(result);
 	return answer;
 }

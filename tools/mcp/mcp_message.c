@@ -111,7 +111,7 @@ static size_t escape_length(const char *at, const char *end)
 	if (end - at >= 2 && at[1] && strchr("\"\\/bfnrt", at[1]))
 		return 2;
 	return end - at >= 6 && at[1] == 'u' && strspn(at + 2, "0123456789abcdefABCDEF") >= 4 ? 6
-											       : 0;
+											      : 0;
 }
 
 /* Replaces what strings must not have and what says nothing of the structure: bytes that are no

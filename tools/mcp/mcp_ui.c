@@ -215,7 +215,8 @@ cJSON *mcp_ask_user(struct tool_call *call, const struct tool_question *question
 
 	if (request->modern)
 		return ask_parked(call, request, question);
-	result = mcp_elicit(request, form(call, question, false), wait_limit_ns(question));
+	if (mcp_elicit(request, form(call, question, false), wait_limit_ns(question), &result) < 0)
+		return NULL;
 	value = read_value(question, result);
 	cJSON_Delete(result);
 	return value;

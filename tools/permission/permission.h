@@ -103,6 +103,7 @@ enum permission_answer {
 	PERMISSION_NO,
 	PERMISSION_UNANSWERED, /* the client closed the question, or the time ran out */
 	PERMISSION_NOBODY,     /* there is no person to ask */
+	PERMISSION_BUSY,       /* too many other questions wait for an answer */
 	PERMISSION_LATER,      /* the result of this call will carry the question */
 };
 

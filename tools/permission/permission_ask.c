@@ -90,6 +90,13 @@ static int take_answer(struct tool_call *call, const struct permission_question 
 		return 0;
 	case PERMISSION_NOBODY:
 		return fail_nobody(call, question);
+	case PERMISSION_BUSY:
+		return tool_fail(call, TOOL_PERMISSION_DENIED,
+			"Wait until the user has answered some of the open questions, and call "
+			"again.",
+			"This needs permission, and too many other questions wait for the user's "
+			"answer: %s.",
+			question->sentence);
 	case PERMISSION_LATER:
 		call->deferred = true;
 		return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The question is on its way.");
