@@ -80,6 +80,9 @@ static int search_chunk(struct text_search *search, struct content *content, str
 		return 1;
 	zero = memchr(at, 0, (size_t)got);
 	end = zero ? zero : at + got;
+	/* UTF-16, in which who matches finds text, too. */
+	if (content->offset == 0 && got >= 2 && (at[0] ^ at[1]) == 1 && (at[0] & at[1]) == 0xfe)
+		return 1;
 	/* Less than was asked for may also mean an error, or a file that is being cut. */
 	is_whole = got < CHUNK_BYTES && (uint64_t)(content->offset + got) == content->size_bytes;
 	if (literals_find(search->options.texts, &scan, memory->data, end)) {

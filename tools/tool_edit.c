@@ -12,7 +12,13 @@
 #include "tools/text/text.h"
 #include "tools/writing.h"
 
-enum { FILE_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, FRESH_LINES = 20 };
+enum {
+	FILE_MAX_BYTES = 256 << 20,
+	TRIES_MAX = 5,
+	AROUND = 3,
+	FRESH_LINES = 20,
+	SNIFF_BYTES = 8192
+};
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"string\",\"minLength\":1},"
@@ -99,15 +105,49 @@ static char *show_nearest(const struct work *work, const char *wanted)
 	return lines.size ? buffer_steal_string(&lines) : NULL;
 }
 
+/* Of a file that is not UTF-8, which may be why nothing matches.  0: it is UTF-8, or at least
+ * ASCII can match in it; -1: recorded. */
+static int fail_other_encoding(struct tool_call *call, struct work *work)
+{
+	size_t size = work->old.size < SNIFF_BYTES ? work->old.size : SNIFF_BYTES;
+	cleanup_free char *encoding = files_encoding(work->old.data, size);
+	cleanup_free char *next = NULL;
+
+	if (!encoding || !memchr(work->old.data, 0, size))
+		return 0;
+	if (strncmp(encoding, "utf-", 4) != 0)
+		return tool_fail(call, TOOL_BINARY_FILE,
+			"Change it with a program for its format, in bash.",
+			"\"%s\" is not text, and edits[%zu]: old_text does not occur in it.",
+			work->path, work->plan.problem_edit);
+	next = string_printf("With bash convert it (iconv -f %s -t utf-8 FILE > COPY), edit the "
+			     "copy, and convert that back (iconv -f utf-8 -t %s COPY > FILE).",
+		encoding, encoding);
+	return tool_fail(call, TOOL_BINARY_FILE, next,
+		"\"%s\" is text in %s; only UTF-8 can be edited.", work->path, encoding);
+}
+
+static bool has_other_than_ascii(const char *text)
+{
+	while (*text && (unsigned char)*text < 0x80)
+		text++;
+	return *text;
+}
+
 static int fail_no_match(struct tool_call *call, struct work *work)
 {
 	const char *wanted = work->edits[work->plan.problem_edit].old_text;
 	cleanup_free char *region = show_nearest(work, wanted);
-	const char *damaged = strstr(wanted, "\xef\xbf\xbd")
-				      ? " (U+FFFD in it stands for bytes that are not UTF-8: leave "
-					"them out of old_text.)"
-				      : "";
+	const char *damaged =
+		strstr(wanted, "\xef\xbf\xbd")
+			? " (U+FFFD in it stands for bytes that are not UTF-8: leave "
+			  "them out of old_text.)"
+		: has_other_than_ascii(wanted) && !utf8_is_clean(work->old.data, work->old.size)
+			? " (The file is not UTF-8: only ASCII can match in it.)"
+			: "";
 
+	if (fail_other_encoding(call, work) < 0)
+		return -1;
 	if (!region)
 		return tool_fail(call, TOOL_NO_MATCH, NULL,
 			"edits[%zu]: old_text does not occur in \"%s\", nor anything like it.%s",

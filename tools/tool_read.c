@@ -254,12 +254,6 @@ static int read_whole(int fd, size_t size, struct buffer *bytes)
 	return r;
 }
 
-/* By its byte order mark. */
-static bool is_utf16(const uint8_t *head, size_t size)
-{
-	return size >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0);
-}
-
 static int read_binary(struct tool_call *call, int fd, const char *path, const struct stat *status,
 	const uint8_t *head, size_t head_size)
 {
@@ -270,7 +264,7 @@ static int read_binary(struct tool_call *call, int fd, const char *path, const s
 
 	text_size((uint64_t)status->st_size, size);
 	cJSON_AddStringToObject(call->data, "mime_type", type ? type : "application/octet-stream");
-	if (is_utf16(head, head_size))
+	if (text_is_utf16(head, head_size))
 		return tool_fail(call, TOOL_BINARY_FILE,
 			"Convert it: iconv -f UTF-16 -t UTF-8 in bash shows it as text.",
 			"\"%s\" is text in UTF-16, not UTF-8, %s.", path, size);

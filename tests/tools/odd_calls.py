@@ -127,6 +127,31 @@ def test_text_in_utf16(root):
         says(run("read", {"path": "wide"}, root), "BINARY_FILE", "is text in UTF-16, not UTF-8, 14 bytes. Convert it: iconv")
 
 
+def test_edits_of_what_is_not_utf8(root):
+    edit = {"path": "wide", "edits": [{"old_text": "hello", "new_text": "bye"}]}
+    for content, want in [("\ufeffhello you\r\n".encode("utf-16-le"), "is text in utf-16le; only UTF-8 can be edited. With bash convert it (iconv -f utf-16le"),
+                          ("\ufeffhello you\r\n".encode("utf-16-be"), "is text in utf-16be"),
+                          (b"\x7fELF\0\1\2" + bytes(range(256)), "is not text, and edits[0]: old_text does not occur in it")]:
+        put(root, b"wide", content)
+        says(run("edit", edit, root), "BINARY_FILE", want)
+    put(root, b"wide", "caf\u00e9\n".encode("latin-1"))
+    says(run("edit", {"path": "wide", "edits": [{"old_text": "caf\u00e9", "new_text": "tea"}]}, root), "NO_MATCH", "The file is not UTF-8: only ASCII can match in it.")
+    put(root, b"wide", b"\x7fELF\0\1hello\2")
+    equal("OK", code(run("edit", edit, root)), "bytes that are there")
+
+
+def test_grep_finds_text_in_utf16_as_rg_does(root):
+    for encoding in "utf-16-le", "utf-16-be":
+        put(root, b"wide", "\ufeffone\r\n".encode(encoding) * 1 + ("x" * 50 + "\n").encode(encoding) * 5000
+            + "hell\u00f6 \U0001f600 you\nlast".encode(encoding))
+        for path in {}, {"path": "wide"}:
+            for pattern, line, text in [("^one$", 1, "one"), ("l\u00f6 . you", 5002, "hell\u00f6 \U0001f600 you"), ("last", 5003, "last")]:
+                found = run("grep", dict(path, pattern=pattern), root)["data"]["files"]
+                equal([{"path": "wide", "lines": [{"line": line, "text": text}]}], found, (encoding, pattern))
+            equal(2, run("grep", dict(path, pattern="you\nlast", multiline=True), root)["data"]["matches"], encoding)
+    os.unlink(root + "/wide")
+
+
 def notice(tool, arguments, root):
     return run(tool, arguments, root)["data"].get("notice", "")
 

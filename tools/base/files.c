@@ -333,9 +333,9 @@ void files_hash(const void *content, size_t size, char hash[33])
 		snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
 }
 
-char *files_mime_type(const void *content, size_t size)
+static char *ask_magic(int flags, const void *content, size_t size)
 {
-	magic_t magic = magic_open(MAGIC_MIME_TYPE);
+	magic_t magic = magic_open(flags);
 	const char *type = NULL;
 	char *copy = NULL;
 
@@ -347,6 +347,16 @@ char *files_mime_type(const void *content, size_t size)
 		copy = strdup(type);
 	magic_close(magic);
 	return copy;
+}
+
+char *files_mime_type(const void *content, size_t size)
+{
+	return ask_magic(MAGIC_MIME_TYPE, content, size);
+}
+
+char *files_encoding(const void *content, size_t size)
+{
+	return ask_magic(MAGIC_MIME_ENCODING, content, size);
 }
 
 int files_lock(const struct files_root *root, const char *path, bool (*interrupted)(void *user),

@@ -96,6 +96,9 @@ char *files_near_names(const struct files_root *root, const char *path,
 /* The MIME type of the content.  The caller frees it; NULL: unknown. */
 char *files_mime_type(const void *content, size_t size);
 
+/* The encoding of its text, as "utf-16le"; "binary": it is no text.  The same. */
+char *files_encoding(const void *content, size_t size);
+
 /* The xxh3-128 of the content as 32 hexadecimal digits, the same as in the xattr
  * user.isthmus.hash. */
 void files_hash(const void *content, size_t size, char hash[33]);

@@ -8,6 +8,8 @@
 #include "ops/support/buffer.h"
 #include "ops/support/excerpt.h"
 #include "tools/search/literal.h"
+#include "tools/text/text.h"
+#include "tools/web/charset.h"
 
 enum {
 	CHUNK_BYTES = 64 << 10,
@@ -202,6 +204,7 @@ struct run {
 	const uint8_t *printed; /* lines before this were reported or dropped */
 	unsigned after;         /* context lines still to report */
 	unsigned flags;
+	bool is_utf16; /* the first chunk of such a file is in memory */
 	struct literal_scan scan;
 };
 
@@ -395,6 +398,11 @@ static int read_chunk(struct searcher *s, int fd, struct run *run)
 	while (got < 0 && errno == EINTR);
 	if (got <= 0)
 		return got < 0 ? -errno : 0;
+	if (at == s->memory.data && text_is_utf16(at, (size_t)got)) {
+		s->memory.size = (size_t)got;
+		run->is_utf16 = true;
+		return 0;
+	}
 	if (memchr(at, 0, (size_t)got)) {
 		run->flags |= SEARCH_BINARY;
 		return 0;
@@ -440,11 +448,51 @@ static int run_whole(struct searcher *s, int fd, struct run *run)
 			run->flags |= SEARCH_TOO_LARGE;
 			return 0;
 		}
-	if (r < 0 || (run->flags & SEARCH_BINARY))
+	if (r < 0 || run->is_utf16 || (run->flags & SEARCH_BINARY))
 		return r;
 	run->start = run->counted = run->printed = s->memory.data;
 	run->end = s->memory.data + s->memory.size;
 	return search_whole(run);
+}
+
+/* Puts the file into memory as UTF-8, from the first chunk, which is there. */
+static int convert_utf16(struct searcher *s, int fd, struct run *run)
+{
+	struct buffer text cleanup_buffer = {0};
+	struct charset charset;
+	ssize_t got;
+	int r;
+
+	do {
+		if (buffer_reserve(&s->memory, CHUNK_BYTES) < 0)
+			return -ENOMEM;
+		got = read(fd, s->memory.data + s->memory.size, CHUNK_BYTES);
+		if (got < 0 && errno != EINTR)
+			return -errno;
+		s->memory.size += got > 0 ? (size_t)got : 0;
+		if (s->memory.size > SUBJECT_MAX_BYTES) {
+			run->flags |= SEARCH_TOO_LARGE;
+			return 0;
+		}
+	} while (got != 0);
+	r = charset_open(NULL, false, s->memory.data, s->memory.size, &charset);
+	if (r < 0)
+		return r;
+	r = charset_convert(&charset, s->memory.data, s->memory.size, &text);
+	charset_close(&charset);
+	s->memory.size = 0;
+	return r < 0 ? r : buffer_append(&s->memory, text.data, text.size);
+}
+
+static int run_utf16(struct searcher *s, int fd, struct run *run)
+{
+	int r = convert_utf16(s, fd, run);
+
+	if (r < 0 || (run->flags & SEARCH_TOO_LARGE))
+		return r;
+	run->start = run->counted = run->printed = s->memory.data;
+	run->end = s->memory.data + s->memory.size;
+	return s->pattern->multiline ? search_whole(run) : search_lines(run);
 }
 
 static int run_lines(struct searcher *s, int fd, struct run *run)
@@ -456,7 +504,7 @@ static int run_lines(struct searcher *s, int fd, struct run *run)
 		bool last = r == 0;
 		const uint8_t *stop;
 
-		if (r < 0 || (run->flags & SEARCH_BINARY))
+		if (r < 0 || run->is_utf16 || (run->flags & SEARCH_BINARY))
 			return r;
 		run->start = s->memory.data + searched;
 		run->counted = s->memory.data + counted;
@@ -492,6 +540,8 @@ int searcher_run(
 
 	s->memory.size = 0;
 	r = s->pattern->multiline ? run_whole(s, fd, &run) : run_lines(s, fd, &run);
+	if (run.is_utf16)
+		r = run_utf16(s, fd, &run);
 	*ret_flags = run.flags;
 	return r;
 }

@@ -2,8 +2,9 @@
  * tools/search/search.h - finds the lines of a file that match a PCRE2 pattern.
  *
  * Each line is matched on its own, without its line end (LF or CRLF); with `multiline` a match may
- * span lines.  A file with a NUL is binary: the search of it ends there.
- * Threads: any number of threads may share a pattern; a searcher belongs to one thread.
+ * span lines.  A file with a NUL is binary: the search of it ends there.  Text in UTF-16 with a
+ * byte order mark is searched as UTF-8. Threads: any number of threads may share a pattern; a
+ * searcher belongs to one thread.
  */
 #pragma once
 

@@ -40,6 +40,12 @@ const char *text_size(uint64_t size_bytes, char *out)
 	return out;
 }
 
+bool text_is_utf16(const void *bytes, size_t size)
+{
+	return size >= 2 &&
+	       (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0);
+}
+
 char *text_percent_encode(const char *text, const char *plain)
 {
 	struct buffer encoded cleanup_buffer = {0};

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,9 @@ size_t text_cut(const void *bytes, size_t size, size_t limit);
 
 /* Writes "1.5 MB" or "312 bytes" to `out`, which has room for 32 bytes, and returns it. */
 const char *text_size(uint64_t size_bytes, char *out);
+
+/* Whether text begins with a byte order mark of UTF-16. */
+bool text_is_utf16(const void *bytes, size_t size);
 
 /* Percent-encodes a part of a URI: all bytes but letters, digits, "-._~" and those in `plain`.  The
  * caller frees it; NULL: no memory. */
