@@ -155,6 +155,16 @@ static void add_notice(struct tool_call *call, size_t shown, size_t total)
 	tool_text(call, "\n%s", notice);
 }
 
+/* A root stays open when it is removed, and is then empty.  On a mount, where it was removed at the
+ * workspace, only its path tells. */
+static bool is_removed(const struct files_root *root, const char *path, int directory)
+{
+	struct stat status;
+
+	return (fstat(directory, &status) == 0 && status.st_nlink == 0) ||
+	       (!*path && stat(root->path, &status) < 0 && errno == ENOENT);
+}
+
 static int list(struct tool_call *call, const char *path, DIR *directory)
 {
 	struct permission_filter filter cleanup_filter = {0};
@@ -180,6 +190,8 @@ static int list(struct tool_call *call, const char *path, DIR *directory)
 	cJSON_AddBoolToObject(call->data, "truncated", shown < names.count);
 	if (shown < names.count)
 		add_notice(call, shown, names.count);
+	if (!names.count && is_removed(&call->session->root, path, dirfd(directory)))
+		return tool_fail_errno(call, -ENOENT, "list", path);
 	if (!names.count && !filter.left_out && tool_text(call, "[The directory is empty.]") < 0)
 		return -1;
 	permission_filter_report(&filter, call);

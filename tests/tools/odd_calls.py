@@ -127,6 +127,16 @@ def test_text_in_utf16(root):
         says(run("read", {"path": "wide"}, root), "BINARY_FILE", "is text in UTF-16, not UTF-8, 14 bytes. Convert it: iconv")
 
 
+def test_a_root_that_was_removed_is_not_empty(root):
+    os.mkdir(root + "/r")
+    server = Mcp(root + "/r")
+    check("The directory is empty" in server.call("ls", {})["content"][0]["text"], "it is there")
+    os.rmdir(root + "/r")
+    text = server.call("ls", {})["content"][0]["text"]
+    check("was moved, removed or replaced. Ask the user" in text, text)
+    server.close()
+
+
 def test_edits_of_what_is_not_utf8(root):
     edit = {"path": "wide", "edits": [{"old_text": "hello", "new_text": "bye"}]}
     for content, want in [("\ufeffhello you\r\n".encode("utf-16-le"), "is text in utf-16le; only UTF-8 can be edited. With bash convert it (iconv -f utf-16le"),
