@@ -222,7 +222,10 @@ static int search(struct finding *finding)
 	r = glob_compile(below ? below : pattern, &finding->glob);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "The pattern \"%s\" %s.",
-			pattern, r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
+			pattern,
+			r == -E2BIG ? "has too many alternatives"
+				    : "is not a valid glob: a bracket does not close; write \\[ "
+				      "for the character itself");
 	finding->is_outside = !below && pattern_leads_out(pattern);
 	request.path = path;
 	finding->base = below ? 0 : strlen(path) + (*path != '\0');

@@ -616,7 +616,9 @@ static int compile(struct grep *grep)
 	r = glob_compile(below ? below : include, &grep->include);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "include: \"%s\" %s.", include,
-			r == -E2BIG ? "has too many alternatives" : "is not a valid glob");
+			r == -E2BIG ? "has too many alternatives"
+				    : "is not a valid glob: a bracket does not close; write \\[ "
+				      "for the character itself");
 	grep->has_include = true;
 	return 0;
 }

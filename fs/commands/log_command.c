@@ -20,6 +20,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
 #include "ops/support/files.h"
+#include "ops/support/glob.h"
 #include "ops/support/json.h"
 #include "ops/support/log_segment.h"
 
@@ -347,6 +348,18 @@ static int set_operations(void *into, const char *list)
 	return 0;
 }
 
+static int set_glob(void *into, const char *text)
+{
+	*(const char **)into = text;
+	if (glob_is_valid(text))
+		return 0;
+	return command_usage_error("log",
+		"--path \"%s\" can match nothing: a bracket in it does not close; write \\[ for "
+		"the "
+		"character itself",
+		text);
+}
+
 static int set_pid(void *into, const char *text)
 {
 	if (parse_count(text, INT32_MAX, into))
@@ -403,7 +416,7 @@ int log_command(int argc, char **argv)
 	struct log_filter *filter = &options.filter;
 	const struct command_option known[] = {
 		{"op", .set = set_operations, .into = &filter->ops},
-		{"path", .value = &filter->glob},
+		{"path", .set = set_glob, .into = &filter->glob},
 		{"pid", .set = set_pid, .into = &filter->pid},
 		{"call", .value = &filter->call},
 		{"conversation", .value = &filter->conversation},

@@ -245,7 +245,7 @@ static int expand(const char *text, struct glob *glob)
 	return r;
 }
 
-static bool brackets_close(const char *pattern)
+bool glob_is_valid(const char *pattern)
 {
 	bool ignored;
 
@@ -267,7 +267,7 @@ int glob_compile(const char *text, struct glob *ret_glob)
 	struct glob glob = {0};
 	int r;
 
-	if (!brackets_close(text))
+	if (!glob_is_valid(text))
 		return -EINVAL;
 	while (strncmp(text, "./", 2) == 0)
 		text += 2;

@@ -13,6 +13,9 @@
 /* True when the pattern matches the whole path. */
 bool glob_match(const char *pattern, const char *path);
 
+/* False: a bracket does not close or has an unknown class; such a pattern can match nothing. */
+bool glob_is_valid(const char *pattern);
+
 /* True when the pattern has a character that means something else than itself. */
 bool glob_is_special(const char *pattern);
 
@@ -23,7 +26,7 @@ struct glob {
 	size_t count;
 };
 
-/* 0, -ENOMEM, -E2BIG (more than 1000 alternatives), -EINVAL (a bracket does not close). */
+/* 0, -ENOMEM, -E2BIG (more than 1000 alternatives), -EINVAL (it is not valid). */
 int glob_compile(const char *text, struct glob *ret_glob);
 void glob_done(struct glob *glob);
 

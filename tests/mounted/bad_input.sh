@@ -104,6 +104,8 @@ test_mistyped_words_are_guessed() {
 	refused 2 'did you mean "--timeout"?' "$ISTHMUS" exec "$mnt" --timout 3 -- true
 	refused 2 'did you mean "write"?' "$ISTHMUS" log "$mnt" --op read,wrte
 	refused 2 'unknown operation "":' "$ISTHMUS" log "$mnt" --op ''
+	refused 2 'a bracket in it does not close; write \[' "$ISTHMUS" log "$mnt" --path '['
+	refused 2 'a bracket in it does not close; write \[' "$ISTHMUS" log "$mnt" --path 'a/[[:x:]]'
 	refused 2 "did you mean \"local:$tmp/ws\"?" "$ISTHMUS" mount "$tmp/ws" "$mnt"
 	refused 2 'did you mean "ssh://box/srv"?' "$ISTHMUS" mount box:/srv "$mnt"
 	refused 2 "the URI comes first: isthmus mount $uri $mnt" "$ISTHMUS" mount "$mnt" "$uri"

@@ -137,6 +137,11 @@ def test_a_root_that_was_removed_is_not_empty(root):
     server.close()
 
 
+def test_globs_that_are_not_valid(root):
+    for tool, arguments in [("grep", {"pattern": "x", "include": "["}), ("find", {"pattern": "a["}), ("glob", {"pattern": "[[:x:]]"})]:
+        says(run(tool, arguments, root), "INVALID_ARGUMENT", "is not a valid glob: a bracket does not close; write \\[ for")
+
+
 def test_edits_of_what_is_not_utf8(root):
     edit = {"path": "wide", "edits": [{"old_text": "hello", "new_text": "bye"}]}
     for content, want in [("\ufeffhello you\r\n".encode("utf-16-le"), "is text in utf-16le; only UTF-8 can be edited. With bash convert it (iconv -f utf-16le"),
