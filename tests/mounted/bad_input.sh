@@ -288,6 +288,8 @@ test_a_command_that_is_no_shell() {
 	command_refused 'echo welcome; exit 1' '(it said first: "welcome")'
 	command_refused 'exec yes' "$script"
 	command_refused 'exec sleep 98761' "$script"
+	# It finds the helper, and then says nothing: one bound for both.
+	command_refused 'sed -un "/isthmus-[0-9a-f]\{32\}/{s/.*\(isthmus-[0-9a-f]*\).*/\1 have/p;q}"; exec sleep 98763' "$script"
 }
 
 test_a_command_that_asks_for_a_password() {

@@ -260,7 +260,7 @@ struct conversation {
 	char marker[MARKER_BYTES];
 	struct buffer received; /* what came in and is not used yet */
 	struct buffer *noise;
-	int64_t deadline_ms;
+	int64_t *deadline_ms;
 	bool has_uploaded;
 };
 
@@ -320,7 +320,7 @@ static int hear(struct conversation *c, char *line, size_t size)
 {
 	while (!find_answer(c, line, size)) {
 		struct pollfd ready = {.fd = c->stream->in_fd, .events = POLLIN};
-		int64_t left_ms = c->deadline_ms - clock_now_ms();
+		int64_t left_ms = *c->deadline_ms - clock_now_ms();
 		char data[4096];
 		ssize_t n = -ETIMEDOUT;
 
@@ -375,9 +375,11 @@ static int take_answer(struct conversation *c, const char *line, bool *ret_done,
 	if (*ret_done)
 		return 0;
 	if (strcmp(word, "need") == 0 && !c->has_uploaded) {
+		int r = upload(c, rest);
+
 		c->has_uploaded = true;
-		c->deadline_ms = clock_now_ms() + STALL_MS;
-		return upload(c, rest);
+		*c->deadline_ms = clock_now_ms() + STALL_MS;
+		return r;
 	}
 	for (size_t i = 0; i < array_size(complaints); i++) {
 		if (strcmp(word, complaints[i].word) != 0)
@@ -410,11 +412,10 @@ static int load_helpers(struct conversation *c, const char *directory, char **re
 }
 
 int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
-	struct buffer *noise, char **ret_reason)
+	int64_t *deadline_ms, struct buffer *noise, char **ret_reason)
 {
-	int timeout_ms = transport_patience_ms(&settings->transport);
 	cleanup_with(conversation_done) struct conversation c = {
-		.stream = stream, .noise = noise, .deadline_ms = clock_now_ms() + timeout_ms};
+		.stream = stream, .noise = noise, .deadline_ms = deadline_ms};
 	cleanup_buffer struct buffer script = {0};
 	uint64_t nonce[2];
 	char line[1200];
@@ -429,7 +430,8 @@ int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
 		(unsigned long long)nonce[1]);
 	r = make_script(&c, settings->forgets_helper, &script);
 	if (r == 0)
-		r = stream_write(stream->out_fd, script.data, script.size, timeout_ms);
+		r = stream_write(
+			stream->out_fd, script.data, script.size, transport_left_ms(*deadline_ms));
 	if (r == -EPIPE)
 		r = 0; /* what it said before it ended is worth hearing */
 	while (r == 0 && !done) {

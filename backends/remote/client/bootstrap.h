@@ -27,10 +27,11 @@ char *bootstrap_target(const char *directory, const char *helper_path);
 /* A sentence for people: there is no helper in `directory`.  Allocated, or NULL. */
 char *bootstrap_no_helper(const char *directory);
 
-/* Makes the far end's shell find or receive the helper and execute it.  On failure `*ret_reason`
- * says why (allocated, or NULL); other output of the stream is in `noise`. */
+/* Makes the far end's shell find or receive the helper and execute it, until `*deadline_ms`
+ * (clock_now_ms()), which is later after an upload.  On failure `*ret_reason` says why (allocated,
+ * or NULL); other output of the stream is in `noise`. */
 int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
-	struct buffer *noise, char **ret_reason);
+	int64_t *deadline_ms, struct buffer *noise, char **ret_reason);
 
 /* Makes the settings' transport start a shell, or these words, at an end that has `stream`.
  * -ENOMEM. */

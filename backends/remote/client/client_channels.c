@@ -91,14 +91,15 @@ static int greet(struct remote_channel *channel, struct stream *stream, char **r
 {
 	const struct remote_settings *settings = &channel->remote->settings;
 	cleanup_buffer struct buffer noise = {0}, body = {0};
+	int64_t deadline_ms = clock_now_ms() + transport_patience_ms(&settings->transport);
 	struct welcome welcome;
 	int r = 0;
 
 	if (settings->transport.gives_shell)
-		r = bootstrap_run(stream, settings, &noise, ret_reason);
+		r = bootstrap_run(stream, settings, &deadline_ms, &noise, ret_reason);
 	if (r == 0)
-		r = remote_exchange_hello(
-			channel->remote, stream, channel->index, &body, &noise, &welcome);
+		r = remote_exchange_hello(channel->remote, stream, channel->index, deadline_ms,
+			&body, &noise, &welcome);
 	if (r == 0)
 		remote_agree_on_compression(channel->lane, channel->remote, &welcome);
 	return r < 0 ? r : welcome.error;

@@ -221,7 +221,8 @@ void remote_write_reason(const struct remote *remote, int error, const char *det
 
 /* Says hello for the channel (0: the first).  -errno. */
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
-	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome);
+	int64_t deadline_ms, struct buffer *body, struct buffer *noise,
+	struct welcome *ret_welcome);
 
 /* What the option and the helper's answer say of the lane. */
 void remote_agree_on_compression(

@@ -31,7 +31,7 @@ enum {
 /* ---- One attempt --------------------------------------------------------------- */
 
 int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned channel,
-	struct buffer *body, struct buffer *noise, struct welcome *ret_welcome)
+	int64_t deadline_ms, struct buffer *body, struct buffer *noise, struct welcome *ret_welcome)
 {
 	cleanup_wire_writer struct wire_writer writer = {0};
 	struct hello hello = {.version = PROTOCOL_VERSION,
@@ -55,10 +55,10 @@ int remote_exchange_hello(struct remote *remote, struct stream *stream, unsigned
 	r = writer.error;
 	if (r == 0)
 		r = stream_write(stream->out_fd, writer.buffer.data, writer.buffer.size,
-			transport_patience_ms(&remote->settings.transport));
+			transport_left_ms(deadline_ms));
 	if (r == 0)
-		r = hello_receive(stream->in_fd, true, hello.nonce,
-			transport_patience_ms(&remote->settings.transport), nonce, body, noise);
+		r = hello_receive(stream->in_fd, true, hello.nonce, transport_left_ms(deadline_ms),
+			nonce, body, noise);
 	return r < 0 ? r : welcome_decode(nonce, body->data, body->size, ret_welcome);
 }
 
@@ -214,16 +214,16 @@ static int note_set_back(struct remote *remote, char **ret_reason)
 }
 
 static int try_to_connect(struct remote *remote, struct stream *stream, bool first,
-	struct buffer *noise, char **ret_reason)
+	int64_t deadline_ms, struct buffer *noise, char **ret_reason)
 {
 	cleanup_buffer struct buffer body = {0};
 	struct welcome welcome;
 	int r = 0;
 
 	if (remote->settings.transport.gives_shell)
-		r = bootstrap_run(stream, &remote->settings, noise, ret_reason);
+		r = bootstrap_run(stream, &remote->settings, &deadline_ms, noise, ret_reason);
 	if (r == 0)
-		r = remote_exchange_hello(remote, stream, 0, &body, noise, &welcome);
+		r = remote_exchange_hello(remote, stream, 0, deadline_ms, &body, noise, &welcome);
 	if (r < 0)
 		return r;
 	if (welcome.error == -ESTALE || (!welcome.error && welcome.resumed &&
@@ -258,6 +258,7 @@ static int connect_once(
 	cleanup_buffer struct buffer noise = {0};
 	cleanup_free char *stderr_text = NULL, *all = NULL;
 	struct transport transport = remote->settings.transport;
+	int64_t deadline_ms = clock_now_ms() + transport_patience_ms(&transport);
 	struct stream stream = STREAM_NONE;
 	int r;
 
@@ -266,11 +267,14 @@ static int connect_once(
 	r = stream_open(&transport, &stream);
 	if (r == 0) {
 		publish(remote, &stream);
-		r = try_to_connect(remote, &stream, first, &noise, ret_reason);
+		r = try_to_connect(remote, &stream, first, deadline_ms, &noise, ret_reason);
 		publish(remote, NULL);
 	}
 	if (r < 0) {
-		stderr_text = stream.child ? stream_stderr(&stream, STDERR_WAIT_MS) : NULL;
+		/* Who was silent for so long has said what there is. */
+		stderr_text = stream.child
+				      ? stream_stderr(&stream, r == -ETIMEDOUT ? 0 : STDERR_WAIT_MS)
+				      : NULL;
 		all = remote_all_stderr(stderr_text, &noise);
 		*ret_lacks_program = *ret_reason ? r == -EROFS && remote->settings.scheme->end->copy
 						 : lacks_program(remote, all);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 
 #include "backends/remote/client/transport_socket.h"
 #include "ops/support/buffer.h"
+#include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
 #include "ops/support/thread.h"
@@ -25,7 +27,7 @@ enum {
 	STDERR_MAX_BYTES = 4096,
 	END_POLL_MS = 10,
 	END_WAIT_MS = 1000,
-	PATIENCE_MS = 13000,
+	PATIENCE_MS = 12000,         /* with what follows it, people wait for 15 s at most */
 	PATIENCE_PROMPT_MS = 120000, /* somebody types a passphrase */
 	CONNECT_AGAIN_MS = 1000,
 };
@@ -54,6 +56,13 @@ int transport_patience_ms(const struct transport *transport)
 	if (transport->patience_ms)
 		return transport->patience_ms;
 	return transport->may_prompt ? PATIENCE_PROMPT_MS : PATIENCE_MS;
+}
+
+int transport_left_ms(int64_t deadline_ms)
+{
+	int64_t left_ms = deadline_ms - clock_now_ms();
+
+	return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
 /* stderr is always read, or a talkative child would block. */
@@ -151,17 +160,16 @@ static void end_child(struct child *child)
 {
 	const struct timespec pause = {.tv_nsec = END_POLL_MS * 1000000L};
 	pid_t target = child->own_session ? -child->pid : child->pid;
-	int waited_ms = 0;
+	int64_t until_ms = clock_now_ms() + END_WAIT_MS;
 
 	kill(child->pid, SIGTERM);
 	while (waitpid(child->pid, NULL, WNOHANG) == 0) {
-		if (waited_ms >= END_WAIT_MS) {
+		if (clock_now_ms() >= until_ms) {
 			kill(child->pid, SIGKILL);
 			waitpid(child->pid, NULL, 0);
 			break;
 		}
 		nanosleep(&pause, NULL);
-		waited_ms += END_POLL_MS;
 	}
 	if (child->own_session)
 		kill(target, SIGTERM);
@@ -351,9 +359,10 @@ char *stream_stderr(struct stream *stream, int wait_ms)
 {
 	const struct timespec pause = {.tv_nsec = END_POLL_MS * 1000000L};
 	struct child *child = stream->child;
+	int64_t until_ms = clock_now_ms() + wait_ms;
 	bool at_end = false;
 
-	for (int waited_ms = 0; !at_end && waited_ms < wait_ms; waited_ms += END_POLL_MS) {
+	while (!at_end && clock_now_ms() < until_ms) {
 		pthread_mutex_lock(&child->lock);
 		at_end = child->at_end;
 		pthread_mutex_unlock(&child->lock);

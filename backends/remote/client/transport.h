@@ -44,6 +44,9 @@ int transport_ask_nothing(struct transport *transport);
 /* How long the far end may take to answer; somebody who is asked takes their time. */
 int transport_patience_ms(const struct transport *transport);
 
+/* Until a deadline (clock_now_ms()); 0 when it has passed. */
+int transport_left_ms(int64_t deadline_ms);
+
 /* -ENOMEM. */
 int transport_copy(const struct transport *transport, struct transport *ret_copy);
 void transport_done(struct transport *transport); /* frees what it owns; zeroed is fine */
