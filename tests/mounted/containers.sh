@@ -482,10 +482,50 @@ test_a_container_at_an_ssh_host_that_cannot_be_reached() {
 	rm "$tmp/there/$engine"
 }
 
+# A command of that name at the machine, the second word of which is the container.
+play() {
+	cat >"$tmp/there/$1" <<-END
+		#!/bin/sh
+		echo "\$*" >>"$tmp/$1.calls"
+		name=\$2
+		while [ "\$1" != -- ]; do shift; done
+		shift
+		exec "$engine" exec -i "\$name" "\$@"
+	END
+	chmod +x "$tmp/there/$1"
+}
+
+test_other_ends_at_an_ssh_host() {
+	# shellcheck disable=SC2016
+	local boot='-- sh -c read -r isthmus; eval "$isthmus"' inside
+
+	start_sshd_with_engine
+	run_box inner4 box
+	play_kubectl "$tmp/there"
+	play lxc-attach
+	play systemd-run
+	for inside in kube:main@inner4 kube:deploy.inner4 lxc:inner4 nspawn:inner4 nspawn:app@inner4; do
+		uri="ssh://box/work?inside=$inside"
+		start_daemon -o "ssh_command=ssh -F $tmp/ssh/ssh_config"
+		expect "/bin/sleep 1000000 " "$("$ISTHMUS" exec "$mnt" -- sh -c 'tr "\0" " " </proc/1/cmdline')" "at $uri"
+		stop_daemon
+	done
+	expect "exec -i inner4 -c main $boot
+exec -i deploy/inner4 $boot" "$(cat "$tmp/kubectl.calls")" "kubectl"
+	expect "-n inner4 $boot" "$(cat "$tmp/lxc-attach.calls")" "lxc-attach"
+	expect "-M inner4 --pipe --quiet --collect $boot
+-M inner4 --uid app --pipe --quiet --collect $boot" "$(cat "$tmp/systemd-run.calls")" "systemd-run"
+	refused 'is not the name of a pod' "ssh://box/work?inside=kube:-x" -o "ssh_command=ssh -F $tmp/ssh/ssh_config"
+	refused 'enters as root' "ssh://box/work?inside=lxc:app@inner4" -o "ssh_command=ssh -F $tmp/ssh/ssh_config"
+	rm "$tmp/there/kubectl" "$tmp/there/lxc-attach" "$tmp/there/systemd-run"
+}
+
 # As kubectl: noise on stderr, no users, options before and behind the verb.
 play_kubectl() {
-	mkdir -p "$tmp/bin"
-	cat >"$tmp/bin/kubectl" <<-END
+	local directory=${1:-$tmp/bin}
+
+	mkdir -p "$directory"
+	cat >"$directory/kubectl" <<-END
 		#!/bin/bash
 		echo "\$*" >>"$tmp/kubectl.calls"
 		while [[ \$1 == --context || \$1 == -n ]]; do shift 2; done
@@ -508,7 +548,7 @@ play_kubectl() {
 		*) exit 64 ;;
 		esac
 	END
-	chmod +x "$tmp/bin/kubectl"
+	chmod +x "$directory/kubectl"
 	printf '\nmain\n' >"$tmp/kubectl.containers"
 	PATH=$tmp/bin:$PATH
 }

@@ -144,7 +144,9 @@ static int prepare(const char *rest, const struct workspace_options *options,
 	settings->root = steal_ptr(&address.directory);
 	if (!settings->transport.name)
 		return -ENOMEM;
-	return target->container ? 0 : choose_container(target, ret_reason);
+	/* At an ssh host (inside=) the kubectl here cannot be asked; the one there takes the
+	 * default container. */
+	return target->container || settings->inside ? 0 : choose_container(target, ret_reason);
 }
 
 static void stream(const struct end_target *target, char *const *words, struct argv *argv)

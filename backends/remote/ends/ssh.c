@@ -173,8 +173,8 @@ static bool is_openssh(const char *command)
 static int refuse_inside(const char *inside, char **ret_reason)
 {
 	if (asprintf(ret_reason,
-		    "option inside=\"%s\": write inside=docker:[USER@]CONTAINER or "
-		    "inside=podman:[USER@]CONTAINER",
+		    "option inside=\"%s\": write inside=docker:[USER@]CONTAINER; podman:, kube:, "
+		    "lxc: and nspawn: are known, too",
 		    inside) < 0)
 		*ret_reason = NULL;
 	return -EINVAL;
@@ -184,7 +184,8 @@ static int refuse_inside(const char *inside, char **ret_reason)
 static int prepare_inside(const char *inside, const struct workspace_options *options,
 	struct remote_settings *settings, char **ret_reason)
 {
-	static const struct scheme *const engines[] = {&docker_scheme, &podman_scheme};
+	static const struct scheme *const engines[] = {
+		&docker_scheme, &podman_scheme, &kube_scheme, &lxc_scheme, &nspawn_scheme};
 	size_t length = strcspn(inside, ":");
 	cleanup_free char *rest = NULL;
 
@@ -264,12 +265,14 @@ static int build_ssh(
 	return r < 0 ? r : argv_steal(&argv, &settings->transport.argv);
 }
 
-/* Without a directory it is the home, or the working directory that the container's image gives. */
+/* Without a directory it is the home, or what the end inside has it to be. */
 static int set_names(
 	struct ssh_address *address, const char *inside, struct remote_settings *settings)
 {
-	free(settings->root);
-	settings->root = address->root ? steal_ptr(&address->root) : strdup(inside ? "" : "/~");
+	if (address->root || !inside) {
+		free(settings->root);
+		settings->root = address->root ? steal_ptr(&address->root) : strdup("/~");
+	}
 	free(settings->transport.name);
 	if (!inside)
 		settings->transport.name = steal_ptr(&address->host);
@@ -336,7 +339,7 @@ static const struct end_advice advice[] = {
 };
 
 static const struct workspace_scheme_option options[] = {
-	{"ssh_command", "COMMAND"}, {"inside", "ENGINE:[USER@]CONTAINER"}, {0}};
+	{"ssh_command", "COMMAND"}, {"inside", "ENGINE:[USER@]NAME"}, {0}};
 
 static const struct end ssh_end = {
 	.prepare = prepare,
