@@ -18,12 +18,14 @@ static int validate(struct tool_call *call)
 
 	if (tool_path(call, "path", &path) < 0)
 		return -1;
-	if (!tool_flag(call, "overwrite") && files_lstat(&call->session->root, path, &status) == 0)
-		return tool_fail(call, TOOL_ALREADY_EXISTS,
-			"Use edit to change it, set overwrite to replace it, or choose another "
-			"path.",
-			"\"%s\" exists already.", *path ? path : ".");
-	return writing_validate(call);
+	if (tool_flag(call, "overwrite") || files_lstat(&call->session->root, path, &status) < 0)
+		return writing_validate(call);
+	if (S_ISDIR(status.st_mode))
+		return tool_fail(call, TOOL_NOT_A_FILE, "Give the path of a file in it.",
+			"\"%s\" is a directory.", *path ? path : ".");
+	return tool_fail(call, TOOL_ALREADY_EXISTS,
+		"Use edit to change it, set overwrite to replace it, or choose another path.",
+		"\"%s\" exists already.", path);
 }
 
 static int execute(struct tool_call *call)

@@ -48,6 +48,7 @@ struct finding {
 	struct found_path *paths; /* guarded by lock */
 	size_t count, capacity;
 	bool too_many;
+	bool only_directories;
 	bool is_outside;     /* the pattern is about another tree */
 	uint64_t unreadable; /* directories */
 	char *away;          /* NULL, or what is to be said of a link that is not there */
@@ -100,7 +101,7 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 	int r;
 
 	(void)worker;
-	if (finding->newest_first && is_directory)
+	if (is_directory ? finding->newest_first : finding->only_directories)
 		return 0;
 	if (!glob_matches(&finding->glob, entry->path + finding->base))
 		return 0;
@@ -148,7 +149,7 @@ static int add_notice(struct finding *finding, size_t shown)
 		buffer_printf(&text, "%llu director%s could not be read. ",
 			(unsigned long long)finding->unreadable,
 			finding->unreadable == 1 ? "y" : "ies");
-	if (finding->is_outside)
+	if (finding->is_outside && !finding->count)
 		buffer_printf(&text, "The pattern leads out of the root directory \"%s\". ",
 			call->session->root.path);
 	if (finding->away)
@@ -198,6 +199,18 @@ static int describe(struct finding *finding)
 	return 0;
 }
 
+/* As in .gitignore, "name/" is a directory. */
+static int compile(struct finding *finding, const char *pattern)
+{
+	size_t length = strlen(pattern);
+	cleanup_free char *name = NULL;
+
+	finding->only_directories = length > 1 && pattern[length - 1] == '/';
+	name = strndup(pattern, length - finding->only_directories);
+	return name ? pattern_compile(finding->call, "pattern", name, &finding->glob)
+		    : tool_fail_errno(finding->call, -ENOMEM, "search", NULL);
+}
+
 static int search(struct finding *finding)
 {
 	struct tool_call *call = finding->call;
@@ -219,13 +232,8 @@ static int search(struct finding *finding)
 
 	if (tool_path(call, "path", &path) < 0)
 		return -1;
-	r = glob_compile(below ? below : pattern, &finding->glob);
-	if (r < 0)
-		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "The pattern \"%s\" %s.",
-			pattern,
-			r == -E2BIG ? "has too many alternatives"
-				    : "is not a valid glob: a bracket does not close; write \\[ "
-				      "for the character itself");
+	if (compile(finding, below ? below : pattern) < 0)
+		return -1;
 	finding->is_outside = !below && pattern_leads_out(pattern);
 	request.path = path;
 	finding->base = below ? 0 : strlen(path) + (*path != '\0');

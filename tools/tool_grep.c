@@ -81,6 +81,7 @@ struct grep {
 	struct ahead *ahead;
 	struct glob include;
 	bool has_include;
+	bool excludes; /* "!GLOB", as rg has it */
 	unsigned context;
 	uint64_t limit;
 	uint64_t deadline_ns;
@@ -384,7 +385,7 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 
 	if (entry->type != DT_REG)
 		return 0;
-	if (grep->has_include && !glob_matches(&grep->include, entry->path))
+	if (grep->has_include && glob_matches(&grep->include, entry->path) == grep->excludes)
 		return 0;
 	if (stopped(grep))
 		return -EINTR;
@@ -406,7 +407,8 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 static void look_ahead(struct grep *grep, const char *path)
 {
 	const struct literals *texts = search_pattern_literals(grep->pattern);
-	const char *include = grep->has_include ? tool_string(grep->call, "include") : NULL;
+	const char *include =
+		grep->has_include && !grep->excludes ? tool_string(grep->call, "include") : NULL;
 	uint64_t now_ns = clock_now_ns();
 
 	if (texts && now_ns < grep->deadline_ns)
@@ -612,15 +614,11 @@ static int compile(struct grep *grep)
 		return tool_fail_errno(call, r, "compile the pattern", NULL);
 	if (!include)
 		return 0;
+	grep->excludes = include[0] == '!' && include[1];
+	include += grep->excludes;
 	below = pattern_below_root(include, call->session->root.path);
-	r = glob_compile(below ? below : include, &grep->include);
-	if (r < 0)
-		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "include: \"%s\" %s.", include,
-			r == -E2BIG ? "has too many alternatives"
-				    : "is not a valid glob: a bracket does not close; write \\[ "
-				      "for the character itself");
 	grep->has_include = true;
-	return 0;
+	return pattern_compile(call, "include", below ? below : include, &grep->include);
 }
 
 static int search(struct grep *grep)

@@ -262,6 +262,21 @@ bool glob_is_valid(const char *pattern)
 	return true;
 }
 
+bool glob_braces_close(const char *pattern)
+{
+	size_t commas;
+
+	for (const char *at = pattern; *at; at++) {
+		if (*at == '\\' && at[1])
+			at++;
+		else if (*at == '[')
+			at = skip_bracket(at) - 1;
+		else if (*at == '{' && !find_close(at, &commas))
+			return false;
+	}
+	return true;
+}
+
 int glob_compile(const char *text, struct glob *ret_glob)
 {
 	struct glob glob = {0};

@@ -16,6 +16,9 @@ bool glob_match(const char *pattern, const char *path);
 /* False: a bracket does not close or has an unknown class; such a pattern can match nothing. */
 bool glob_is_valid(const char *pattern);
 
+/* False: a brace of {a,b} does not close; it then stands for itself. */
+bool glob_braces_close(const char *pattern);
+
 /* True when the pattern has a character that means something else than itself. */
 bool glob_is_special(const char *pattern);
 

@@ -1,6 +1,7 @@
 """Odd arguments and odd files: nothing is cut off in silence, and the answer says what is the matter."""
 import json
 import os
+import socket
 import subprocess
 
 from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, wanted
@@ -138,8 +139,52 @@ def test_a_root_that_was_removed_is_not_empty(root):
 
 
 def test_globs_that_are_not_valid(root):
-    for tool, arguments in [("grep", {"pattern": "x", "include": "["}), ("find", {"pattern": "a["}), ("glob", {"pattern": "[[:x:]]"})]:
-        says(run(tool, arguments, root), "INVALID_ARGUMENT", "is not a valid glob: a bracket does not close; write \\[ for")
+    for tool, arguments in [("grep", {"pattern": "x", "include": "["}), ("find", {"pattern": "a["}), ("glob", {"pattern": "[[:x:]]"}), ("find", {"pattern": "*.{c,h"})]:
+        says(run(tool, arguments, root), "INVALID_ARGUMENT", "is not a valid glob: a bracket or brace does not close. Correct it, or write \\[ or \\{ for")
+
+
+def test_globs_as_other_tools_have_them(root):
+    os.mkdir(root + "/d")
+    put(root, b"d/a.txt", b"one\n")
+    put(root, b"b.txt", b"one\n")
+    put(root, b"c", b"one\n")
+    equal(["d/"], run("find", {"pattern": "d/"}, root)["data"]["paths"], "a directory")
+    equal([], run("find", {"pattern": "c/"}, root)["data"]["paths"], "a file")
+    equal(["c"], sorted(file["path"] for file in run("grep", {"pattern": "one", "include": "!*.txt"}, root)["data"]["files"]), "all but these")
+    found = run("find", {"pattern": "/b.txt"}, root)["data"]
+    equal((["b.txt"], None), (found["paths"], found.get("notice")), "from the root")
+    check("leads out" in run("find", {"pattern": "/etc/passw*"}, root)["data"]["notice"], "of another tree")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(root):
+    put(root, b"bom", b"\xef\xbb\xbfone\ntwo\n")
+    for arguments in {}, {"path": "bom"}, {"multiline": True}:
+        found = run("grep", dict(arguments, pattern="^one"), root)["data"]["files"]
+        equal([{"path": "bom", "lines": [{"line": 1, "text": "one"}]}], found, arguments)
+
+
+def test_a_read_only_file_system(root):
+    result = subprocess.run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs t "$1" && echo one >"$1/f" && mount -o remount,ro "$1" || exit 77; '
+                             'exec "$2" tool write f x --root "$1" --yes --output json', "sh", root, PROGRAM], capture_output=True, check=False)
+    if result.returncode != 77:
+        check(b"the workspace is read-only" in result.stdout, result)
+
+
+def test_what_is_there_but_no_file(root):
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(root + "/sock")
+    os.mkdir(root + "/d")
+    os.symlink("l2", root + "/l1")
+    os.symlink("l1", root + "/l2")
+    put(root, b"f", b"")
+    put(root, b"inv\xff\xfe", b"x")
+    for tool, arguments in [("read", {}), ("write", {"content": "x"}), ("edit_file", {"content": "x"}),
+                            ("edit", {"edits": [{"old_text": "a", "new_text": "b"}]})]:
+        says(run(tool, dict(arguments, path="sock"), root), "NOT_A_FILE", "it is a device, pipe or socket, not a regular file.")
+        says(run(tool, dict(arguments, path="l1"), root), "INVALID_ARGUMENT", "its symbolic links lead in a circle")
+    says(run("create_file", {"path": "d", "content": "x"}, root), "NOT_A_FILE", '"d" is a directory. Give the path of a file in it.')
+    says(run("write", {"path": "f/g", "content": "x"}, root), "NOT_A_DIRECTORY", "Check the path with ls")
+    says(run("read", {"path": "inv\ufffd\ufffd"}, root), "NOT_FOUND", "use bash with a pattern, in which ? stands for such a byte")
 
 
 def test_edits_of_what_is_not_utf8(root):

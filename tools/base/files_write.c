@@ -381,12 +381,13 @@ static int open_target(
 	return made ? forget_made(target) : 0;
 }
 
-static bool may_write(int fd)
+/* 0, -EACCES, -EROFS. */
+static int check_writable(int fd)
 {
 	char link[64];
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	return faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) == 0;
+	return faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) < 0 ? -errno : 0;
 }
 
 int files_write(const struct files_root *root, const char *path, const void *content, size_t size,
@@ -396,8 +397,8 @@ int files_write(const struct files_root *root, const char *path, const void *con
 	int r = open_target(root, path, flags, &target);
 	bool exists = target.fd >= 0;
 
-	if (r == 0 && exists && !may_write(target.fd))
-		r = -EACCES;
+	if (r == 0 && exists)
+		r = check_writable(target.fd);
 	if (r == 0 && !exists && expected)
 		r = -ESTALE;
 	if (r == 0 && exists && target.status.st_nlink > 1) {

@@ -179,7 +179,7 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 {
 	struct buffer message cleanup_buffer = {0};
 	cleanup_free char *near = NULL;
-	const char *reason;
+	const char *reason, *next_step = NULL;
 	enum tool_error_code code = tool_error_from_errno(error, &reason);
 
 	if (code == TOOL_NOT_FOUND && path && call->near_names)
@@ -191,7 +191,10 @@ int tool_fail_errno(struct tool_call *call, int error, const char *action, const
 		buffer_printf(&message, "Cannot %s: %s.", action, reason);
 	if (near)
 		buffer_printf(&message, " Names like it: %s.", near);
-	return fail(call, code, NULL, &message);
+	else if (code == TOOL_NOT_FOUND && path && strstr(path, "\xef\xbf\xbd"))
+		next_step = "U+FFFD stands for a byte that is not UTF-8, which no path can name "
+			    "here: use bash with a pattern, in which ? stands for such a byte.";
+	return fail(call, code, next_step, &message);
 }
 
 static void add_sentence(char **text, const struct buffer *sentence)

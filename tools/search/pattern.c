@@ -1,5 +1,6 @@
 #include "tools/search/pattern.h"
 
+#include <errno.h>
 #include <string.h>
 
 const char *pattern_below_root(const char *pattern, const char *root)
@@ -13,6 +14,23 @@ const char *pattern_below_root(const char *pattern, const char *root)
 		return NULL;
 	pattern += length > 1 ? length : 0;
 	return pattern + strspn(pattern, "/") - 1;
+}
+
+int pattern_compile(
+	struct tool_call *call, const char *what, const char *pattern, struct glob *ret_glob)
+{
+	/* A brace alone would be searched for as it is, and hardly anything has one in its name. */
+	int r = glob_braces_close(pattern) ? glob_compile(pattern, ret_glob) : -EINVAL;
+
+	if (r == -EINVAL)
+		return tool_fail(call, TOOL_INVALID_ARGUMENT,
+			"Correct it, or write \\[ or \\{ for the character itself.",
+			"%s: \"%s\" is not a valid glob: a bracket or brace does not close.", what,
+			pattern);
+	if (r == -E2BIG)
+		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL,
+			"%s: \"%s\" has too many alternatives.", what, pattern);
+	return r < 0 ? tool_fail_errno(call, r, "use the pattern", NULL) : 0;
 }
 
 bool pattern_leads_out(const char *pattern)

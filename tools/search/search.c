@@ -384,6 +384,9 @@ static int search_whole(struct run *run)
 
 /* ---- Searching a file ---------------------------------------------------------------------- */
 
+/* The byte order mark of UTF-8 is not a part of the first line. */
+static const char utf8_mark[] = "\xef\xbb\xbf";
+
 /* Reads the next chunk.  1; 0: end of the file; -errno. */
 static int read_chunk(struct searcher *s, int fd, struct run *run)
 {
@@ -402,6 +405,10 @@ static int read_chunk(struct searcher *s, int fd, struct run *run)
 		s->memory.size = (size_t)got;
 		run->is_utf16 = true;
 		return 0;
+	}
+	if (at == s->memory.data && got >= 3 && memcmp(at, utf8_mark, 3) == 0) {
+		got -= 3;
+		memmove(at, at + 3, (size_t)got);
 	}
 	if (memchr(at, 0, (size_t)got)) {
 		run->flags |= SEARCH_BINARY;
@@ -563,6 +570,8 @@ int searcher_run_excerpt(struct searcher *s, const uint8_t *excerpt, size_t size
 			.number = block.line,
 			.printed = block.bytes};
 
+		if (block.line == 1 && block.size >= 3 && memcmp(block.bytes, utf8_mark, 3) == 0)
+			run.start = run.counted = run.printed = block.bytes + 3;
 		r = search_lines(&run);
 		flags |= run.flags;
 		if (r == 0 && request->stopped && request->stopped(request->user))
