@@ -534,7 +534,6 @@ void back_name_done(
 	if (!is_last(name))
 		return;
 	name->left_there = name->node ? name->node->settled : (struct attributes){0};
-	name->is_removed = !name->node;
 	if (name->told.at > name->position) {
 		*ret_told = name->told;
 		ret_told->is_own = back_is_left(name, ret_told);

@@ -278,6 +278,13 @@ static void end_link(struct directory *directory, const struct operation *operat
 		directory->known.nlink = (uint32_t)((int)directory->known.nlink + links);
 }
 
+static bool removes_name(const struct operation *operation)
+{
+	enum operation_kind kind = operation->facts.kind;
+
+	return kind == OP_UNLINK || kind == OP_RMDIR || kind == OP_RENAME;
+}
+
 static void drop_names(
 	struct writeback *b, struct operation *operation, struct change *told, struct change *told2)
 {
@@ -286,9 +293,14 @@ static void drop_names(
 
 	if (is_directory_link(operation))
 		end_link(name->directory, operation);
+	if (!operation->is_undone)
+		name->is_removed = removes_name(operation);
 	back_name_done(b, name, position, told);
-	if (operation->facts.kind == OP_RENAME)
-		back_name_done(b, back_name(b, operation->path2, NULL), position, told2);
+	if (operation->facts.kind == OP_RENAME) {
+		name = back_name(b, operation->path2, NULL);
+		name->is_removed = false;
+		back_name_done(b, name, position, told2);
+	}
 }
 
 int back_enter(struct writeback *b, struct operation *operation, bool is_recovered)

@@ -1209,6 +1209,7 @@ static void test_what_others_remove_where_ours_was_removed_is_not_own(void)
 	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
 	CHECK_RC(0, put(w, "theirs", "ours", O_TRUNC));
 	CHECK_RC(0, put(w, "again", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
 	CHECK_RC(0, workspace_unlink(&context, w, "theirs", NULL));
 	CHECK_RC(0, workspace_unlink(&context, w, "again", NULL));
 	CHECK_RC(0, sync_all(w));
@@ -1225,6 +1226,24 @@ static void test_what_others_remove_where_ours_was_removed_is_not_own(void)
 	CHECK_RC(0, workspace_unlink(&context, there, "again", NULL));
 	report("again");
 	CHECK(told.at && !told.is_own);
+	workspace_free(w);
+}
+
+static void test_what_others_remove_after_our_removal_was_refused_is_not_own(void)
+{
+	struct workspace *w = open_back();
+
+	CHECK_RC(0, workspace_watch(w, note_change, NULL));
+	CHECK_RC(0, put(w, "f", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, faulty_set(there, "unlink:1+:EACCES"));
+	CHECK_RC(0, workspace_unlink(&context, w, "f", NULL));
+	CHECK_RC(-EACCES, sync_all(w));
+	CHECK_RC(0, faulty_set(there, ""));
+	CHECK_RC(0, workspace_unlink(&context, there, "f", NULL));
+	report("f");
+	CHECK(told.at && !told.is_own);
+	CHECK_STRING("unlink f: Permission denied;", lost());
 	workspace_free(w);
 }
 
@@ -1731,6 +1750,7 @@ int main(void)
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_what_others_remove_where_ours_was_removed_is_not_own),
+		TEST(test_what_others_remove_after_our_removal_was_refused_is_not_own),
 		TEST(test_our_own_is_known_however_late_it_arrives),
 		TEST(test_a_removal_is_not_our_own_after_the_watch_has_ended),
 		TEST(test_a_file_is_changed_again_while_the_link_is_away),
