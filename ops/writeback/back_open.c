@@ -372,7 +372,9 @@ static int count_opening(struct op_context *ctx, struct writeback *b,
 		r = -ENOMEM;
 	else {
 		(*ret_node)->inner_handles++;
-		if ((*ret_node)->pending)
+		if (b->journal.has_failed) /* as in PASS_IN_TURN */
+			r = back_barrier(b, ctx);
+		else if ((*ret_node)->pending)
 			r = back_settle(b, ctx, &id);
 	}
 	writeback_unlock(b);

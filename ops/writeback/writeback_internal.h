@@ -482,15 +482,17 @@ struct object_ref back_pass_object(struct writeback *b, const struct object_ref 
 	} while (0)
 
 /* The same for a change that is not deferred: it waits for earlier operations on the same names and
- * object. */
-#define PASS_IN_TURN(b, ctx, r, path, path2, id, all, prepare, call)                       \
-	do {                                                                               \
-		struct operation fence_;                                                   \
-		(r) = back_fence_begin((b), (ctx), &fence_, (path), (path2), (id), (all)); \
-		if ((r) == 0) {                                                            \
-			PASS((b), (ctx), (r), prepare, call);                              \
-			back_fence_end((b), &fence_);                                      \
-		}                                                                          \
+ * object.  If the journal could not be written, it waits for all: the journal is empty then, and
+ * the next mount cannot repeat an operation that was not recorded as done over this change. */
+#define PASS_IN_TURN(b, ctx, r, path, path2, id, all, prepare, call)               \
+	do {                                                                       \
+		struct operation fence_;                                           \
+		(r) = back_fence_begin((b), (ctx), &fence_, (path), (path2), (id), \
+			(all) || (b)->journal.has_failed);                         \
+		if ((r) == 0) {                                                    \
+			PASS((b), (ctx), (r), prepare, call);                      \
+			back_fence_end((b), &fence_);                              \
+		}                                                                  \
 	} while (0)
 
 #define NOTHING (void)0

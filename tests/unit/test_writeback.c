@@ -29,6 +29,7 @@ static struct workspace *there; /* what others see */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static bool is_shut, is_away;
+static bool seems_away;      /* only its status */
 static unsigned turned_away; /* attempts to create a file */
 
 static void take_away(bool takes)
@@ -102,7 +103,8 @@ static void intrude_once(enum forward_operation operation, void (*intruder)(void
 static void status_at_gate(struct workspace *w, struct workspace_status *ret_status)
 {
 	forward_status(w, ret_status);
-	if (__atomic_load_n(&is_away, __ATOMIC_SEQ_CST))
+	if (__atomic_load_n(&is_away, __ATOMIC_SEQ_CST) ||
+		__atomic_load_n(&seems_away, __ATOMIC_SEQ_CST))
 		ret_status->link = LINK_OFFLINE;
 }
 
@@ -1475,6 +1477,66 @@ static void test_without_room_for_the_journal_changes_are_passed_on(void)
 	workspace_free(w);
 }
 
+static bool is_mode_set;
+
+static void *set_mode_again(void *w)
+{
+	const struct attributes want = {.mode = 0640};
+	struct attributes changed;
+	struct op_context own;
+
+	op_context_init(&own);
+	CHECK_RC(0, workspace_setattr(&own, w, &OBJECT_AT("f"), SET_MODE, &want, &changed));
+	__atomic_store_n(&is_mode_set, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static void fill_journal_disk(struct rlimit *ret_old)
+{
+	cleanup_free char *journal = string_printf("%s/state/journal", top);
+	struct rlimit none;
+	struct stat st;
+
+	CHECK_RC(0, stat(journal, &st));
+	getrlimit(RLIMIT_FSIZE, ret_old);
+	none = (struct rlimit){.rlim_cur = (rlim_t)st.st_size, .rlim_max = ret_old->rlim_max};
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &none);
+}
+
+/* The next mount would make the first change again, over the second. */
+static void test_what_could_not_be_recorded_as_done_is_not_changed_before_the_journal_is_empty(void)
+{
+	struct workspace *w = open_back();
+	struct rlimit old;
+	pthread_t thread;
+
+	CHECK_RC(0, put(w, "f", "text", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, put(w, "waits", "text", O_TRUNC));
+	CHECK_RC(0, set_mode(w, "f"));
+	__atomic_store_n(&seems_away, true, __ATOMIC_SEQ_CST);
+	CHECK_RC(0, faulty_set(there, "create:1+:EIO"));
+	fill_journal_disk(&old);
+	shut(false);
+	await_mode("f", 0600);
+	usleep(200000);
+	setrlimit(RLIMIT_FSIZE, &old);
+	CHECK_RC(0, pthread_create(&thread, NULL, set_mode_again, w));
+	usleep(300000);
+	CHECK(!__atomic_load_n(&is_mode_set, __ATOMIC_SEQ_CST));
+	CHECK_RC(0, faulty_set(there, ""));
+	__atomic_store_n(&seems_away, false, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	CHECK_RC(0, stat_at(there, "f", &attributes));
+	CHECK_RC(0640, (int)(attributes.mode & 07777));
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("text", get(there, "waits"));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 static void test_only_one_mount_has_the_journal(void)
 {
 	cleanup_free char *state = directory_of("state"), *other = directory_of("lost");
@@ -1747,6 +1809,7 @@ int main(void)
 		TEST(test_a_truncated_file_keeps_its_attributes),
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
+		TEST(test_what_could_not_be_recorded_as_done_is_not_changed_before_the_journal_is_empty),
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_what_others_remove_where_ours_was_removed_is_not_own),
