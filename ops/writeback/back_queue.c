@@ -621,7 +621,8 @@ bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves)
 {
 	const struct identity *identity = back_identity(b, ctx);
 
-	return (!b->journal.has_failed || !b->count) && !b->drains && !b->is_ending &&
-	       b->knows_clock && identity && !(ctx->uid == 0 && identity->makes_uid != 0) &&
-	       ctx->group_count <= GROUPS_MAX && !b->moving && b->moves == moves;
+	return (!b->journal.has_failed || b->journal.size == b->journal.start) && !b->drains &&
+	       !b->is_ending && b->knows_clock && identity &&
+	       !(ctx->uid == 0 && identity->makes_uid != 0) && ctx->group_count <= GROUPS_MAX &&
+	       !b->moving && b->moves == moves;
 }

@@ -199,7 +199,7 @@ struct journal {
 	int fd, directory;
 	uint64_t size, start; /* bytes; of its first record */
 	unsigned reading;     /* threads that read from it */
-	bool has_failed;      /* no room: defer nothing until all pending operations have ended */
+	bool has_failed;      /* no room: defer nothing until it is empty */
 };
 
 struct identity {

@@ -1537,6 +1537,37 @@ static void test_what_could_not_be_recorded_as_done_is_not_changed_before_the_jo
 	workspace_free(w);
 }
 
+/* It is not emptied while somebody reads from it. */
+static void test_nothing_is_deferred_behind_what_was_not_recorded_as_done(void)
+{
+	struct workspace *w = open_back();
+	struct writeback *b = writeback_of(w);
+	struct rlimit old;
+	uint64_t size;
+
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	fill_journal_disk(&old);
+	writeback_lock(b);
+	b->journal.reading++;
+	writeback_unlock(b);
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	setrlimit(RLIMIT_FSIZE, &old);
+	CHECK(b->journal.has_failed);
+	size = b->journal.size;
+	CHECK_RC(0, workspace_rmdir(&context, w, "d", NULL));
+	CHECK(b->journal.size == size);
+	CHECK_RC(-ENOENT, stat_at(there, "d", &attributes));
+	writeback_lock(b);
+	b->journal.reading--;
+	back_journal_clear(b);
+	writeback_unlock(b);
+	CHECK(!b->journal.has_failed);
+	workspace_free(w);
+}
+
 static void test_only_one_mount_has_the_journal(void)
 {
 	cleanup_free char *state = directory_of("state"), *other = directory_of("lost");
@@ -1810,6 +1841,7 @@ int main(void)
 		TEST(test_what_others_wrote_is_neither_removed_nor_replaced),
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
 		TEST(test_what_could_not_be_recorded_as_done_is_not_changed_before_the_journal_is_empty),
+		TEST(test_nothing_is_deferred_behind_what_was_not_recorded_as_done),
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_what_others_remove_where_ours_was_removed_is_not_own),
