@@ -1,13 +1,12 @@
-#define XXH_INLINE_ALL
 #include "fs/edge/session.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <xxhash.h>
 
 #include "fs/edge/virtual.h"
+#include "ops/listing_order.h"
 #include "ops/support/buffer.h"
 #include "ops/support/log.h"
 #include "ops/workspace.h"
@@ -193,9 +192,9 @@ struct reading {
 };
 
 /* Positive as off_t, and above the dots, with room for those that collide. */
-static uint64_t hash_name(const char *name, size_t length)
+static uint64_t position_after(const char *name, size_t length)
 {
-	return (XXH3_64bits(name, length) >> 2) + DOTS + 1;
+	return (listing_order_of(name, length) >> 2) + DOTS + 1;
 }
 
 /* Counts so many bytes more for it.  -ENOMEM: there is no room for them. */
@@ -228,7 +227,7 @@ static int keep_entry(void *user, const struct dir_entry *entry)
 	size_t length = strlen(entry->path) + 1;
 	size_t attributes = snapshot.has_attributes ? sizeof(entry->attributes) : 0;
 	struct position position = {
-		.after = hash_name(entry->path, length - 1), .at = listing->entries.size};
+		.after = position_after(entry->path, length - 1), .at = listing->entries.size};
 	size_t padding = -length % sizeof(uint64_t);
 	size_t size = sizeof(snapshot) + attributes + length + padding;
 	int r;

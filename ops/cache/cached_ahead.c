@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/listing_order.h"
 #include "ops/read_first.h"
 #include "ops/support/path.h"
 
@@ -17,6 +18,7 @@ enum {
 	CONTENT_STEP_BYTES = 2 << 20, /* bound of a prefetch: this times the square of the misses */
 	GUESS_FORGOTTEN_MS = 10000,
 	WALK_OPENS = 2, /* a search counts as this many misses */
+	NEXT_TRIES = 3,
 };
 
 static bool has_content(const struct tree_entry *entry)
@@ -24,6 +26,13 @@ static bool has_content(const struct tree_entry *entry)
 	const struct extra *x = entry->kept;
 
 	return x && x->content;
+}
+
+static bool is_guess(const struct tree_entry *entry)
+{
+	const struct extra *x = entry->kept;
+
+	return x && x->content && x->content->is_guess;
 }
 
 static bool lacks_content(const struct tree_entry *entry)
@@ -121,37 +130,6 @@ static bool is_searched(struct cached *c, const struct object_id *directory)
 	return false;
 }
 
-struct beside {
-	struct cached *c;
-	uint64_t allowed;
-};
-
-static bool fetch_all_of(void *user, const struct tree_entry *entry)
-{
-	const struct beside *beside = user;
-	const struct object_id *id = &entry->attributes->id;
-	const struct extra *x = entry->kept;
-	struct missing missing;
-
-	if (!x || !x->directory || entry->name[0] == '.' ||
-		!cached_is_due(beside->c, id, x->directory->content_wanted_ms))
-		return true;
-	missing = missing_in(beside->c, id, DEPTH_MAX, beside->allowed);
-	return missing.bytes == 0 || missing.bytes > beside->allowed ||
-	       missing.bytes < missing.kept ||
-	       !fetch_content(beside->c, id, 0, missing.bytes, beside->allowed);
-}
-
-/* A search goes on to the sibling directories: prefetch one to keep the pipe full. */
-static void fetch_beside(struct cached *c, const struct object_id *top, uint64_t allowed)
-{
-	struct beside beside = {.c = c, .allowed = allowed};
-	struct object_id parent = *top;
-
-	if (cached_climb(c, &parent))
-		tree_list(c->tree, &parent, cached_now_ms(), fetch_all_of, &beside);
-}
-
 /* How many more bytes may be prefetched.  Prefetched content that no caller has opened, arrived or
  * not, may take half of the memory bound; older guesses no longer count once nothing was prefetched
  * for GUESS_FORGOTTEN_MS. */
@@ -170,6 +148,114 @@ static uint64_t content_budget(struct cached *c)
 		if (p->expected_bytes > p->received_bytes)
 			guessed += p->expected_bytes - p->received_bytes;
 	return guessed < most ? most - guessed : 0;
+}
+
+/* How much missing content a prefetch may bring: the more, the more subdirectories callers missed
+ * content in. */
+static uint64_t content_bound(struct cached *c, const struct directory *d, bool is_search)
+{
+	uint64_t evidence = d->opens + (is_search ? WALK_OPENS : 0);
+	uint64_t max = evidence * evidence * CONTENT_STEP_BYTES, budget = content_budget(c);
+
+	return max < budget ? max : budget;
+}
+
+/* An open below this entry of the directory is evidence of what callers do there. */
+static void note_opened(struct cached *c, struct directory *d, const struct object_id *id)
+{
+	struct object_id ignored;
+	const char *name = tree_name_of(c->tree, id, &ignored);
+	uint64_t at = name ? listing_order_of(name, strlen(name)) : 0;
+
+	if (d->last_opened == id->inode)
+		return;
+	d->is_opened_backwards = at < d->opened_at;
+	d->opened_at = at;
+	d->last_opened = id->inode;
+	d->opens++;
+}
+
+struct next {
+	struct cached *c;
+	uint64_t from, at; /* listing_order_of() where to begin, and the nearest one so far */
+	bool backwards;
+	struct object_id id; /* inode 0: there is none */
+};
+
+static bool find_next(void *user, const struct tree_entry *entry)
+{
+	const struct extra *x = entry->kept;
+	struct next *next = user;
+	uint64_t at = listing_order_of(entry->name, strlen(entry->name));
+	bool is_nearer = next->backwards ? at < next->from : at > next->from;
+
+	if (next->id.inode)
+		is_nearer = is_nearer && (next->backwards ? at > next->at : at < next->at);
+	if (is_nearer && x && x->directory && entry->name[0] != '.' &&
+		cached_is_due(next->c, &x->id, x->directory->content_wanted_ms)) {
+		next->at = at;
+		next->id = x->id;
+	}
+	return true;
+}
+
+static bool fetch_all_of(struct cached *c, const struct object_id *id, uint64_t allowed)
+{
+	struct missing missing = missing_in(c, id, DEPTH_MAX, allowed);
+	struct directory *d = directory_find(c, id);
+
+	if (missing.bytes == 0 || missing.bytes > allowed || missing.bytes < missing.kept)
+		return false;
+	d->is_ahead = fetch_content(c, id, 0, missing.bytes, allowed);
+	return d->is_ahead;
+}
+
+/* A search has come to the directory: prefetches the one that it comes to next, to keep the link
+ * busy.  It goes through their parent in the order of the listing, or backwards. */
+static void fetch_next(struct cached *c, const struct object_id *searched)
+{
+	struct object_id parent = *searched;
+	struct next next = {.c = c};
+	struct directory *d;
+	uint64_t allowed;
+
+	if (!cached_climb(c, &parent))
+		return;
+	d = directory_make(c, &parent);
+	if (!d)
+		return;
+	note_opened(c, d, searched);
+	next.from = d->opened_at;
+	next.backwards = d->is_opened_backwards;
+	allowed = content_bound(c, d, true);
+	for (int tries = 0; tries < NEXT_TRIES; tries++) {
+		next.id.inode = 0;
+		tree_list(c->tree, &parent, cached_now_ms(), find_next, &next);
+		if (next.id.inode && fetch_all_of(c, &next.id, allowed))
+			break;
+		if (next.id.inode)
+			next.from = next.at;
+		else
+			next.backwards = !next.backwards;
+	}
+}
+
+/* Goes on with a search that has come to what was fetched ahead of it. */
+static void follow_search(struct cached *c, const struct object_id *directory)
+{
+	struct object_id at = *directory;
+
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		struct directory *d = directory_find(c, &at);
+
+		if (d && d->is_ahead) {
+			d->is_ahead = false;
+			fetch_next(c, &at);
+			break;
+		}
+		if (!cached_climb(c, &at))
+			break;
+	}
 }
 
 /* Whether the last name in the first `length` bytes of the path begins with a dot. */
@@ -195,29 +281,26 @@ static bool is_first(const char *path, const struct attributes *attributes)
 static bool consider_content(struct cached *c, const char *path, const struct found *file,
 	const struct attributes *attributes)
 {
-	uint64_t most = content_budget(c), expected = 0, allowed = 0;
+	uint64_t expected = 0, allowed = 0;
 	size_t length = path_parent_length(path);
 	bool is_search = is_searched(c, &file->directory);
 	struct object_id at = file->directory, top = {0};
-	uint64_t branch = file->id.inode;
+	struct object_id below = file->id;
 	struct directory *d;
 	struct missing missing;
 
 	if (is_first(path, attributes))
 		return false;
 	for (int depth = 0; depth < DEPTH_MAX; depth++) {
-		uint64_t evidence, max;
+		uint64_t max;
 
 		d = directory_make(c, &at);
 		if (!d)
 			return false;
-		d->opens += d->last_opened != branch;
-		d->last_opened = branch;
-		evidence = d->opens + (is_search ? WALK_OPENS : 0);
-		max = evidence * evidence * CONTENT_STEP_BYTES;
-		if (max > most)
-			max = most;
-		if (evidence >= 2 && cached_is_due(c, &at, d->content_wanted_ms)) {
+		note_opened(c, d, &below);
+		max = content_bound(c, d, is_search);
+		if (d->opens + (is_search ? WALK_OPENS : 0) >= 2 &&
+			cached_is_due(c, &at, d->content_wanted_ms)) {
 			missing = missing_in(c, &at, DEPTH_MAX, max);
 			if (missing.bytes <= max && missing.bytes >= missing.kept) {
 				top = at;
@@ -225,7 +308,7 @@ static bool consider_content(struct cached *c, const char *path, const struct fo
 				allowed = max;
 			}
 		}
-		branch = at.inode;
+		below = at;
 		if (is_hidden(path, length) || !cached_climb(c, &at))
 			break;
 		while (length > 0 && path[--length] != '/')
@@ -235,7 +318,7 @@ static bool consider_content(struct cached *c, const char *path, const struct fo
 		bool awaited = fetch_content(c, &top, 0, expected, allowed) && is_search;
 
 		if (awaited)
-			fetch_beside(c, &top, allowed);
+			fetch_next(c, &top);
 		return awaited;
 	}
 	d = directory_make(c, &file->directory);
@@ -288,6 +371,8 @@ int cached_await_content(struct cached *c, struct op_context *ctx, const char *p
 		}
 		if (!considered)
 			cached_consider_index(c, path, &ret_found->directory);
+		if (is_guess(&entry) || lacks_content(&entry))
+			follow_search(c, &ret_found->directory);
 		if (!lacks_content(&entry) || !is_small(ret_attributes))
 			return 0;
 		p = cached_find_prefetch(c, path, true);

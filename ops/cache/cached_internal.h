@@ -74,8 +74,12 @@ struct directory {
 	bool names_partial; /* the last prefetch of the names below left out what git ignores */
 	unsigned branches; /* subdirectories in which a caller caused a load, since that prefetch */
 	uint64_t last_branch;       /* inode of the latest of them */
-	unsigned opens;             /* subdirectories in which an open missed content */
+	unsigned opens;             /* entries below which an open missed content, or found what
+				     * was fetched ahead for a search */
 	uint64_t last_opened;       /* inode of the latest of them */
+	uint64_t opened_at;         /* its listing_order_of(), ... */
+	bool is_opened_backwards;   /* ... which is below that of the one before */
+	bool is_ahead;              /* its content was fetched before the search came to it */
 	uint64_t refused_ms;        /* when a load of it last failed */
 	uint64_t names_wanted_ms;   /* when a prefetch of the names below it last started */
 	uint64_t content_wanted_ms; /* when a prefetch of the content below it last started */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ops/faulty.h"
+#include "ops/listing_order.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
 #include "tests/unit/cached_fixture.h"
@@ -650,8 +651,8 @@ static void test_a_larger_file_that_was_read_is_known(void)
 
 static void test_who_searches_finds_the_next_directory_on_its_way(void)
 {
-	setup("mkdir a b c && for i in a b c; do for k in $(seq 100); do truncate -s 200K $i/$k; "
-	      "done; done");
+	setup("mkdir a b c && for k in $(seq 100); do truncate -s 200K a/$k; done && "
+	      "for i in b c; do for k in $(seq 60); do truncate -s 200K $i/$k; done; done");
 	CHECK_RC(3, count(""));
 	CHECK_RC(100, count("a"));
 	forget_calls();
@@ -664,6 +665,48 @@ static void test_who_searches_finds_the_next_directory_on_its_way(void)
 	cached_quiesce(w);
 	CHECK_RC(2, faulty_calls(counter, "scan")); /* of "a" and of one beside it */
 	teardown();
+}
+
+static int compare_order(const void *a, const void *b)
+{
+	uint64_t first = listing_order_of(a, 1), second = listing_order_of(b, 1);
+
+	return (first > second) - (first < second);
+}
+
+/* Opens a file in the directory, which is listed first, as a search does.  If it is to be `known`,
+ * without the workspace. */
+static int search_in(char name, bool known)
+{
+	const char listed[] = {name, '\0'}, path[] = {name, '/', '1', '\0'};
+	struct open_file *file;
+	int r;
+
+	CHECK_RC(20, count(listed));
+	CHECK_RC(0, faulty_set(counter, known ? "open_file:1+:EIO,scan:1+:EIO" : ""));
+	r = workspace_open_file(&context, w, &OBJECT_AT(path), O_RDONLY, &file, &ignored);
+	if (r == 0)
+		workspace_close(&context, file);
+	cached_quiesce(w);
+	return r;
+}
+
+/* Directories that the search comes to last would take up the link and all the room. */
+static void test_a_search_finds_what_it_comes_to_next_in_either_direction(void)
+{
+	enum { FIRST = 4, LAST = 7 }; /* after FIRST directories it is a search */
+	char names[] = "abcdefghijkl";
+
+	qsort(names, strlen(names), 1, compare_order);
+	for (int next = FIRST; next <= LAST; next++)
+		for (int backwards = 0; backwards < 2; backwards++) {
+			setup("for i in a b c d e f g h i j k l; do mkdir $i; for k in $(seq 20); "
+			      "do truncate -s 200K $i/$k; done; done");
+			CHECK_RC(12, count(""));
+			for (int i = 0; i <= next; i++)
+				CHECK_RC(0, search_in(names[backwards ? 11 - i : i], i == next));
+			teardown();
+		}
 }
 
 /* ---- A far end that is slow ------------------------------------------------------- */
@@ -761,5 +804,6 @@ TEST_MAIN("cached", TEST(test_what_is_gone_is_forgotten_when_nothing_happens),
 	TEST(test_another_object_is_stale), TEST(test_big_files_are_whole),
 	TEST(test_a_larger_file_that_was_read_is_known),
 	TEST(test_who_searches_finds_the_next_directory_on_its_way),
+	TEST(test_a_search_finds_what_it_comes_to_next_in_either_direction),
 	TEST(test_who_searches_waits_for_no_flow_of_empty_files),
 	TEST(test_many_names_of_one_file_take_no_longer_than_others))
