@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/support/clock.h"
 #include "ops/support/exec.h"
 #include "ops/support/path.h"
 #include "ops/workspace_scan.h"
@@ -24,16 +25,11 @@ bool object_id_equal(const struct object_id *a, const struct object_id *b)
 	return a->inode == b->inode && a->device == b->device && a->generation == b->generation;
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 bool attributes_same_version(const struct attributes *a, const struct attributes *b)
 {
 	return object_id_equal(&a->id, &b->id) && a->mode == b->mode && a->uid == b->uid &&
 	       a->gid == b->gid && a->nlink == b->nlink && a->size_bytes == b->size_bytes &&
-	       same_time(&a->mtime, &b->mtime) && same_time(&a->ctime, &b->ctime);
+	       clock_same(&a->mtime, &b->mtime) && clock_same(&a->ctime, &b->ctime);
 }
 
 bool path_misses_object(int result)

@@ -193,16 +193,11 @@ int mem_find(struct mem *m, const struct object_ref *object, struct mem_inode **
 	return 0;
 }
 
-static bool is_later(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
-
 bool mem_atime_is_due(const struct mem_inode *inode)
 {
 	const struct attributes *a = &inode->attributes;
 
-	return !is_later(&a->atime, &a->mtime) || !is_later(&a->atime, &a->ctime) ||
+	return !clock_is_later(&a->atime, &a->mtime) || !clock_is_later(&a->atime, &a->ctime) ||
 	       mem_now().tv_sec - a->atime.tv_sec >= 24 * 60 * 60;
 }
 

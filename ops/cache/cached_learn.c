@@ -5,6 +5,7 @@
 
 #include "ops/cache/cached_internal.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 /* ---- What a fact says about content and extended attributes ---------------------------------- */
@@ -20,11 +21,6 @@ struct update {
 	uint8_t mark;             /* enum xattr_knowledge of `before` */
 };
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 /* Whether the content belongs to the new state as well.  After an own change this may be wrong if
  * others changed the file before it in the same tick; an event then reports their change. */
 static bool keeps_content(const struct content *content, const struct update *update)
@@ -36,7 +32,7 @@ static bool keeps_content(const struct content *content, const struct update *up
 	if (update->source == FROM_TIMES)
 		return content->size == now->size_bytes;
 	if (update->source == FROM_CHANGE)
-		return content->size == now->size_bytes && same_time(&before->mtime, &now->mtime);
+		return content->size == now->size_bytes && clock_same(&before->mtime, &now->mtime);
 	return (content->settled || (update->source == FROM_LOOK && update->was_watched)) &&
 	       attributes_same_version(before, now);
 }

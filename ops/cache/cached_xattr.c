@@ -104,59 +104,41 @@ ssize_t cached_listxattr(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
-static int begin_xattr_change(struct cached *c, struct op_context *ctx,
-	const struct object_ref *object, struct object_ref *ret_inner, struct asking *ret_asking)
+/* Sets the attribute, or removes it. */
+static int change_xattr(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, const void *value, size_t size,
+	unsigned flags, bool is_removal)
 {
-	int r = cached_inner_object(ctx, object, ret_inner);
+	struct cached *c = cached_of(w);
+	struct object_ref inner;
+	struct asking asking;
+	struct object_id id;
+	int r = cached_inner_object(ctx, object, &inner);
 
 	if (r < 0)
 		return r;
 	cached_enter(c);
 	cached_await_object(c, ctx, object);
 	cached_apply_all_deferred(c, ctx);
-	cached_begin_change(c, ctx, ret_asking);
-	return 0;
-}
-
-static void end_of_xattr_change(struct cached *c, struct op_context *ctx,
-	const struct object_ref *object, struct asking *asking)
-{
-	struct object_id id;
-
-	cached_end_asking(c, ctx, asking);
-	id = asking->outcome->object.mode ? asking->outcome->object.id
-					  : cached_object_of(c, object);
+	cached_begin_change(c, ctx, &asking);
+	r = is_removal ? workspace_removexattr(ctx, c->base.inner, &inner, name)
+		       : workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
+	cached_end_asking(c, ctx, &asking);
+	id = asking.outcome->object.mode ? asking.outcome->object.id : cached_object_of(c, object);
 	tree_set_mark(c->tree, &id, XATTRS_UNKNOWN);
-	cached_changed(c, asking, &id, &asking->outcome->object, FROM_CHANGE);
+	cached_changed(c, &asking, &id, &asking.outcome->object, FROM_CHANGE);
 	cached_leave(c);
+	return r;
 }
 
 int cached_setxattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *name, const void *value, size_t size, unsigned flags)
 {
-	struct cached *c = cached_of(w);
-	struct object_ref inner;
-	struct asking asking;
-	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
-
-	if (r < 0)
-		return r;
-	r = workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
-	end_of_xattr_change(c, ctx, object, &asking);
-	return r;
+	return change_xattr(ctx, w, object, name, value, size, flags, false);
 }
 
 int cached_removexattr(struct op_context *ctx, struct workspace *w, const struct object_ref *object,
 	const char *name)
 {
-	struct cached *c = cached_of(w);
-	struct object_ref inner;
-	struct asking asking;
-	int r = begin_xattr_change(c, ctx, object, &inner, &asking);
-
-	if (r < 0)
-		return r;
-	r = workspace_removexattr(ctx, c->base.inner, &inner, name);
-	end_of_xattr_change(c, ctx, object, &asking);
-	return r;
+	return change_xattr(ctx, w, object, name, NULL, 0, 0, true);
 }

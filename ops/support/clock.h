@@ -1,9 +1,10 @@
 /*
- * ops/support/clock.h - the clock that never goes back, and the one on the wall.
+ * ops/support/clock.h - the clock that never goes back, and the one on the wall; compares times.
  */
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -61,4 +62,14 @@ static inline int clock_cond_wait_ms(pthread_cond_t *condition, pthread_mutex_t 
 static inline uint64_t clock_wall_ns(void)
 {
 	return clock_read_ns(CLOCK_REALTIME);
+}
+
+static inline bool clock_same(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+static inline bool clock_is_later(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }

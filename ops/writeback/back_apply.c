@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum { PIECE_BYTES = 256 << 10, ATTEMPTS_MAX = 3 };
 
@@ -55,18 +56,13 @@ static int classify(struct writeback *b, struct operation *operation, int r)
 	return -EAGAIN;
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
-
 /* Compares the content, not the mode. */
 static bool is_unchanged(const struct attributes *a, const struct attributes *b)
 {
 	if (!object_id_equal(&a->id, &b->id))
 		return false;
 	return S_ISDIR(a->mode) ||
-	       (a->size_bytes == b->size_bytes && same_time(&a->mtime, &b->mtime));
+	       (a->size_bytes == b->size_bytes && clock_same(&a->mtime, &b->mtime));
 }
 
 /* Records what the workspace has now. */

@@ -183,8 +183,7 @@ static void set_settled(struct node *node, const struct attributes *known)
 bool back_is_as_shown(const struct node *node, const struct attributes *known)
 {
 	return back_is_provisional(&node->id) && known->size_bytes == node->settled.size_bytes &&
-	       known->mtime.tv_sec == node->shown.mtime.tv_sec &&
-	       known->mtime.tv_nsec == node->shown.mtime.tv_nsec;
+	       clock_same(&known->mtime, &node->shown.mtime);
 }
 
 /* Directories are counted apart: a process may work in one for long without a request that names
@@ -285,11 +284,6 @@ void back_show_id(struct writeback *b, struct object_id *id)
 
 /* ---- What is shown --------------------------- */
 
-static bool is_later(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
-}
-
 static void show_directory(struct writeback *b, const char *path, struct attributes *attributes)
 {
 	const struct directory *directory =
@@ -298,7 +292,7 @@ static void show_directory(struct writeback *b, const char *path, struct attribu
 	if (!directory || !directory->pending)
 		return;
 	attributes->nlink = (uint32_t)((int)attributes->nlink + directory->links);
-	if (is_later(&directory->changed, &attributes->mtime))
+	if (clock_is_later(&directory->changed, &attributes->mtime))
 		attributes->mtime = attributes->ctime = directory->changed;
 }
 
