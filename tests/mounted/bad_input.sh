@@ -308,16 +308,8 @@ test_what_comes_back_is_cut() {
 
 test_an_engine_that_does_not_answer() {
 	need docker
-	python3 -c '
-import socket, sys
-server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[1])
-server.listen()
-kept = []
-while True:
-    kept.append(server.accept())' "$tmp/engine.sock" &
+	accept_silently "$tmp/engine.sock"
 	local hanging=$!
-	wait_for 10 test -S "$tmp/engine.sock"
 	export DOCKER_HOST=unix://$tmp/engine.sock DOCKER_CONFIG=$tmp/engine
 	refused 15 "the engine must answer ('docker ps')" "$ISTHMUS" mount docker://web/srv "$mnt"
 	refused 15 "'docker ps' must show them" "$ISTHMUS" mount 'docker://web/srv?compose=shop' "$mnt"

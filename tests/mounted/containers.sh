@@ -215,18 +215,23 @@ test_a_dead_client_leaves_nothing() {
 		fail "left $("$engine" exec gone ps)"
 }
 
+# CONTAINER PATTERN: the process of the daemon whose command line matches is killed under an open file.
+a_killed_connection_is_made_anew() {
+	exec 5>"$mnt/open"
+	echo one >&5
+	pkill -KILL -P "$daemon_pid" -f "$2" || fail "no process \"$2\" below $daemon_pid"
+	echo two >&5
+	exec 5>&-
+	expect "one two" "$("$engine" exec "$1" cat /work/open | xargs)"
+	stop_daemon
+	wait_for 10 nothing_of_ours "$1" || fail "left $(ours "$1")"
+}
+
 test_a_killed_exec_of_the_engine_is_made_anew() {
 	uri=$engine://again2
 	run_box again2 box
 	start_daemon -o linger=30
-	exec 5>"$mnt/open"
-	echo one >&5
-	pkill -KILL -P "$daemon_pid" -f "^$engine exec" || fail "no exec of $engine below $daemon_pid"
-	echo two >&5
-	exec 5>&-
-	expect "one two" "$("$engine" exec again2 cat /work/open | xargs)"
-	stop_daemon
-	wait_for 10 nothing_of_ours again2 || fail "left $(ours again2)"
+	a_killed_connection_is_made_anew again2 "^$engine exec"
 }
 
 test_kill_reaches_the_tree() {
@@ -439,14 +444,7 @@ test_a_container_at_an_ssh_host_outlives_the_link_but_not_the_mount() {
 	run_box inner3 box
 	uri="ssh://box/work?inside=$engine:inner3"
 	start_daemon -o "ssh_command=ssh -F $tmp/ssh/ssh_config" -o linger=30
-	exec 5>"$mnt/open"
-	echo one >&5
-	pkill -KILL -P "$daemon_pid" -f '^ssh ' || fail "no ssh below $daemon_pid"
-	echo two >&5
-	exec 5>&-
-	expect "one two" "$("$engine" exec inner3 cat /work/open | xargs)"
-	stop_daemon
-	wait_for 10 nothing_of_ours inner3 || fail "left $(ours inner3)"
+	a_killed_connection_is_made_anew inner3 '^ssh '
 	start_daemon -o "ssh_command=ssh -F $tmp/ssh/ssh_config" -o linger=1
 	kill -KILL "$daemon_pid"
 	wait "$daemon_pid" || true

@@ -96,6 +96,19 @@ end_children() {
 	wait || true
 }
 
+# accept_silently SOCKET: a process in the background ($!) that accepts connections and never answers.
+accept_silently() {
+	python3 -c '
+import socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+kept = []
+while True:
+    kept.append(server.accept())' "$1" &
+	wait_for 10 test -S "$1"
+}
+
 is_mounted() {
 	grep -qF " $mnt fuse" /proc/self/mounts
 }

@@ -320,16 +320,8 @@ test_sockets_that_lead_nowhere() {
 	refused "No such file.*; start the virtual machine" "vm:hybrid:$tmp/missing.sock:5000!/ws"
 	python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$tmp/dead.sock"
 	refused "Connection refused; nobody serves that socket" "vm:unix:$tmp/dead.sock!/ws"
-	python3 -c '
-import socket, sys
-server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[1])
-server.listen()
-kept = []
-while True:
-    kept.append(server.accept())' "$tmp/silent.sock" &
 	trap end_background EXIT
-	wait_for 10 test -S "$tmp/silent.sock"
+	accept_silently "$tmp/silent.sock"
 	refused "isthmus-helper --listen" "vm:unix:$tmp/silent.sock!/ws"
 	for form in unix: unix:relative vsock:3 vsock:0:5 vsock:3:x hybrid:/v.sock hybrid:/v.sock:0 tcp:1:2; do
 		refused "is not an address" "vm:$form!/ws"

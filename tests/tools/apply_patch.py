@@ -3,7 +3,7 @@ import json
 import os
 import subprocess
 
-from toolslib import PATIENCE, PROGRAM, Directory, check, code, equal, finish, private_home, run, wanted
+from toolslib import PATIENCE, PROGRAM, check, code, each_in_new_directory, equal, finish, private_home, run
 
 
 def put(root, path, text):
@@ -219,8 +219,5 @@ def test_rules_and_guards_count_for_each_path(root):
 
 
 private_home()
-for name, test in sorted(globals().items()):
-    if wanted(name):
-        with Directory() as directory:
-            test(os.path.realpath(directory))
+each_in_new_directory(globals())
 finish()

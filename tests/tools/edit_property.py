@@ -8,7 +8,7 @@ import stat
 import subprocess
 import time
 
-from toolslib import PATIENCE, PROGRAM, Directory, check, code, equal, finish, private_home, run, wanted
+from toolslib import PATIENCE, PROGRAM, check, code, each_in_new_directory, equal, finish, private_home, run
 
 ENDS = [b"\n", b"\r\n", b"\r"]
 WORDS = [b"alpha", b"beta", b"gamma", "d\u00e9j\u00e0".encode(), "\u65e5\u672c".encode(), b"x = 1;",
@@ -303,8 +303,5 @@ def test_full_disk(directory):
 
 
 private_home()
-for name, test in sorted(globals().items()):
-    if wanted(name):
-        with Directory() as temporary:
-            test(temporary)
+each_in_new_directory(globals())
 finish()

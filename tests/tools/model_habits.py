@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from toolslib import PROGRAM, Directory, check, code, equal, finish, private_home, run
+from toolslib import PROGRAM, check, code, each_in_new_directory, equal, finish, private_home, run
 
 
 def put(root, path, text):
@@ -124,8 +124,5 @@ def test_long_lines_beside_short_ones(root):
 
 
 private_home()
-for name, test in sorted(globals().items()):
-    if name.startswith("test_"):
-        with Directory() as directory:
-            test(os.path.realpath(directory))
+each_in_new_directory(globals())
 finish()

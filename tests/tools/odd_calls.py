@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 
-from toolslib import PROGRAM, Directory, Mcp, check, code, equal, finish, private_home, run, wanted
+from toolslib import PROGRAM, Mcp, check, code, each_in_new_directory, equal, finish, private_home, run
 
 
 def put(root, path, content):
@@ -246,8 +246,5 @@ def test_directories_too_deep_to_read_are_counted(root):
 
 
 private_home()
-for name, test in sorted(globals().items()):
-    if wanted(name):
-        with Directory() as directory:
-            test(os.path.realpath(directory))
+each_in_new_directory(globals())
 finish()

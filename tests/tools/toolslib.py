@@ -113,6 +113,14 @@ class Directory:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def each_in_new_directory(functions):
+    """Calls each test function that is wanted with a directory of its own."""
+    for name, test in sorted(functions.items()):
+        if wanted(name):
+            with Directory() as directory:
+                test(os.path.realpath(directory))
+
+
 def run(name, arguments, root, *options, timeout=60):
     """The result of one call, as JSON, with the exit code as "exit"."""
     done = subprocess.run(

@@ -61,11 +61,6 @@ void *__wrap_slab_alloc(struct slab *slab, size_t size);
 void __wrap_slab_free(struct slab *slab, void *data, size_t size);
 uint64_t __wrap_hash_seed(void);
 
-void *arena_calloc_outside(size_t count, size_t size)
-{
-	return __real_calloc(count, size);
-}
-
 void *__wrap_malloc(size_t size)
 {
 	if (arena_is_without_memory)

@@ -21,4 +21,3 @@ extern bool arena_is_without_memory; /* allocations fail */
 void arena_begin(void); /* empties it */
 void arena_end(void);
 void arena_copy(struct arena *to, const struct arena *from);
-void *arena_calloc_outside(size_t count, size_t size); /* of libc; free() as usual */

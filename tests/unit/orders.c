@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <xxhash.h>
 
 #include "tests/unit/arena.h"
+#include "tests/unit/seen.h"
 
 enum { STEPS_MAX = 128, NUMBERS_MAX = 2048, POSITIONS_MAX = 256 };
 
@@ -205,62 +205,6 @@ static uint64_t state_hash(void)
 	return XXH3_64bits(numbers, (size_t)number_count * sizeof(numbers[0]));
 }
 
-/* Not from malloc(), which may be the world's. */
-static struct {
-	uint64_t *hashes; /* 0: free */
-	size_t mask, count;
-} seen;
-
-static uint64_t *hashes_new(size_t count)
-{
-	void *hashes = mmap(NULL, count * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert(hashes != MAP_FAILED);
-	return hashes;
-}
-
-static void seen_grow(void)
-{
-	const size_t mask = seen.mask ? seen.mask * 2 + 1 : (1 << 16) - 1;
-	uint64_t *hashes = hashes_new(mask + 1);
-
-	for (size_t k = 0; seen.hashes && k <= seen.mask; k++) {
-		size_t i = seen.hashes[k] & mask;
-
-		while (seen.hashes[k] && hashes[i])
-			i = (i + 1) & mask;
-		if (seen.hashes[k])
-			hashes[i] = seen.hashes[k];
-	}
-	if (seen.hashes)
-		munmap(seen.hashes, (seen.mask + 1) * sizeof(*hashes));
-	seen.hashes = hashes;
-	seen.mask = mask;
-}
-
-bool orders_seen_add(uint64_t hash)
-{
-	size_t i;
-
-	hash = hash ? hash : 1;
-	if (seen.count * 2 >= seen.mask)
-		seen_grow();
-	for (i = hash & seen.mask; seen.hashes[i]; i = (i + 1) & seen.mask)
-		if (seen.hashes[i] == hash)
-			return false;
-	seen.hashes[i] = hash;
-	seen.count++;
-	return true;
-}
-
-void orders_seen_clear(void)
-{
-	if (seen.hashes)
-		munmap(seen.hashes, (seen.mask + 1) * sizeof(*seen.hashes));
-	memset(&seen, 0, sizeof(seen));
-}
-
 /* ---- All orders ---------------------------------------------------------------------- */
 
 static struct saved {
@@ -299,7 +243,7 @@ static void run_all(int level, uint64_t states_max, struct orders_result *result
 			restore(&saved[level]);
 		depth = level;
 		make_step(&offered[level][i]);
-		if (!broken && orders_seen_add(state_hash())) {
+		if (!broken && seen_add(state_hash())) {
 			result->states++;
 			run_all(level + 1, states_max, result);
 		}
@@ -320,5 +264,5 @@ void orders_run_all(const struct orders *orders, const void *of, const char *nam
 	arena_end();
 	if (broken)
 		note_failure(name, result);
-	orders_seen_clear();
+	seen_clear();
 }

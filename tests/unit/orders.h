@@ -11,14 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __has_feature /* clang */
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED
-#endif
-
 enum { ORDERS_DEPTH_MAX = 200 };
 
 struct step {
@@ -62,7 +54,3 @@ void orders_run_random(const struct orders *orders, const void *config, const ch
 
 /* The finalizer of splitmix64. */
 uint64_t orders_mixed(uint64_t number);
-
-/* A set of hashes.  seen_add(): false: it was there already. */
-bool orders_seen_add(uint64_t hash);
-void orders_seen_clear(void);

@@ -18,16 +18,9 @@
 #include "fs/edge/drops_internal.h"
 #include "ops/support/cleanup.h"
 #include "tests/check.h"
+#include "tests/unit/seen.h"
 
 enum { PROCESSES = 3, HALVES = 2, DEPTH_MAX = 200, ACTIONS_MAX = 64, WHOLE = 3 };
-
-#ifdef __has_feature /* clang */
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED
-#endif
 
 #ifdef IS_SANITIZED
 enum { STATES_MAX = 5000, SCHEDULES = 5000, IS_SLOW = 1 };
@@ -895,45 +888,6 @@ static uint64_t state_hash(void)
 	return XXH3_64bits(bytes, byte_count);
 }
 
-static struct {
-	uint64_t *hashes; /* 0: free */
-	size_t mask, count;
-} seen;
-
-static void seen_grow(void)
-{
-	uint64_t *old = seen.hashes;
-	size_t mask = seen.mask ? seen.mask * 2 + 1 : (1 << 16) - 1;
-
-	seen.hashes = calloc(mask + 1, sizeof(*seen.hashes));
-	assert(seen.hashes);
-	for (size_t k = 0; old && k <= seen.mask; k++) {
-		size_t i = old[k] & mask;
-
-		while (old[k] && seen.hashes[i])
-			i = (i + 1) & mask;
-		if (old[k])
-			seen.hashes[i] = old[k];
-	}
-	free(old);
-	seen.mask = mask;
-}
-
-/* False: it was there already. */
-static bool seen_add(uint64_t hash)
-{
-	size_t i;
-
-	if (seen.count * 2 >= seen.mask)
-		seen_grow();
-	for (i = hash & seen.mask; seen.hashes[i]; i = (i + 1) & seen.mask)
-		if (seen.hashes[i] == hash)
-			return false;
-	seen.hashes[i] = hash;
-	seen.count++;
-	return true;
-}
-
 /* ---- Orders -------------------------------------------------------------------------- */
 
 static struct action path[DEPTH_MAX];
@@ -989,8 +943,7 @@ static void run_case(const struct world_case *c, uint64_t states_max)
 	states = rests = 0;
 	start(c);
 	run_all(0, states_max);
-	free(seen.hashes);
-	memset(&seen, 0, sizeof(seen));
+	seen_clear();
 }
 
 /* The finalizer of splitmix64. */

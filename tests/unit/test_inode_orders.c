@@ -25,6 +25,7 @@
 #include "tests/check.h"
 #include "tests/unit/arena.h"
 #include "tests/unit/orders.h"
+#include "tests/unit/seen.h"
 
 #ifdef IS_SANITIZED
 enum { STATES_MAX = 3000, SCHEDULES = 5000, IS_SLOW = 1 };

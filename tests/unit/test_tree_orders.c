@@ -8,15 +8,8 @@
 #include <time.h>
 
 #include "tests/check.h"
+#include "tests/unit/seen.h"
 #include "tests/unit/tree_world.h"
-
-#ifdef __has_feature /* clang */
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED
-#endif
 
 #ifdef IS_SANITIZED
 enum { STATES_MAX = 2000, SCHEDULES = 20000, IS_SLOW = 1 };

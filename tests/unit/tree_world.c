@@ -9,6 +9,7 @@
 
 #include "ops/cache/tree_internal.h"
 #include "tests/unit/arena.h"
+#include "tests/unit/seen.h"
 
 enum {
 	DIRECTORIES = 2,
@@ -1594,40 +1595,6 @@ static uint64_t state_hash(void)
 	return XXH3_64bits(numbers, (size_t)number_count * sizeof(numbers[0]));
 }
 
-static struct {
-	uint64_t *hashes; /* 0: free */
-	size_t mask, count;
-} seen;
-
-/* False: it was there already. */
-static bool seen_add(uint64_t hash)
-{
-	size_t i;
-
-	hash = hash ? hash : 1;
-	if (seen.count * 2 >= seen.mask) {
-		size_t mask = seen.mask ? seen.mask * 2 + 1 : (1 << 16) - 1;
-		uint64_t *old = seen.hashes;
-
-		seen.hashes = arena_calloc_outside(mask + 1, sizeof(*seen.hashes));
-		assert(seen.hashes);
-		for (size_t k = 0; old && k <= seen.mask; k++) {
-			for (i = old[k] & mask; old[k] && seen.hashes[i]; i = (i + 1) & mask)
-				;
-			if (old[k])
-				seen.hashes[i] = old[k];
-		}
-		free(old);
-		seen.mask = mask;
-	}
-	for (i = hash & seen.mask; seen.hashes[i]; i = (i + 1) & seen.mask)
-		if (seen.hashes[i] == hash)
-			return false;
-	seen.hashes[i] = hash;
-	seen.count++;
-	return true;
-}
-
 struct saved {
 	struct world w;
 	struct arena arena;
@@ -1690,6 +1657,5 @@ void world_run_all(const struct world_case *c, uint64_t states_max, struct world
 	if (broken)
 		note_failure();
 	free(saved);
-	free(seen.hashes);
-	memset(&seen, 0, sizeof(seen));
+	seen_clear();
 }
