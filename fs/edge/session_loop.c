@@ -103,11 +103,6 @@ static bool has_enough(struct thread_group *group)
 	return group->idle >= group->usual + (extra_for > 0);
 }
 
-static bool is_over(struct session *s)
-{
-	return s->ending || fuse_session_exited(s->fuse);
-}
-
 /* True: a request is there, or the next one has to be waited for. */
 static bool receive(struct session_thread *thread, struct fuse_buf *buffer, bool *ret_got)
 {
@@ -128,7 +123,7 @@ static void serve(struct session_thread *thread, struct fuse_buf *buffer)
 	struct session *s = group->session;
 	bool enough = false; /* this one is not counted as idle */
 
-	while (!enough && !is_over(s)) {
+	while (!enough && !s->ending && !fuse_session_exited(s->fuse)) {
 		bool got;
 
 		if (!receive(thread, buffer, &got)) {

@@ -112,15 +112,11 @@ static cJSON *make_environment(const struct run_config *config)
 
 /* ---- There ------------------------------------------------------------------------------ */
 
-static bool is_same_path(const struct run_config *config)
-{
-	return strcmp(config->mount_point, config->root) == 0;
-}
-
 static char *to_workspace(const struct run_config *config, const char *text)
 {
-	return is_same_path(config) ? strdup(text)
-				    : shell_map_paths(text, config->mount_point, config->root);
+	return strcmp(config->mount_point, config->root) == 0
+		       ? strdup(text)
+		       : shell_map_paths(text, config->mount_point, config->root);
 }
 
 static cJSON *make_argv(const struct run_config *config, char **argv, const struct shell_plan *plan)

@@ -14,11 +14,6 @@ enum { SPECIAL_BITS = 07000 };
 
 /* ---- Looks --------------------------- */
 
-static int check_id(const struct node *node, const struct object_id *wanted)
-{
-	return wanted->inode && !object_id_equal(&node->id, wanted) ? -ESTALE : 0;
-}
-
 /* The caller means another directory than the one with the pending name. */
 static bool is_elsewhere(struct writeback *b, const struct object_ref *object)
 {
@@ -38,8 +33,10 @@ static int find_pending(
 
 	if (r != 0 && is_elsewhere(b, object))
 		return -ESTALE;
+	if (r > 0 && object->id.inode && !object_id_equal(&(*ret_node)->id, &object->id))
+		return -ESTALE;
 	if (r != 0)
-		return r < 0 || check_id(*ret_node, &object->id) == 0 ? r : -ESTALE;
+		return r;
 	if (node && (node->is_gone || !node->real.inode))
 		return -ESTALE;
 	*ret_node = node;

@@ -209,14 +209,6 @@ void remote_file_drop_prefill(struct remote_file *file)
 	pthread_mutex_unlock(&file->lock);
 }
 
-/* Content that came along with the open may be older than a change made meanwhile, by a write
- * that did not know of this handle yet. */
-static void distrust_prefill(struct remote_file *file, uint64_t changes)
-{
-	if (file->remote->changes != changes)
-		remote_file_drop_prefill(file);
-}
-
 /* Through the handle of a file that was prepared, which is given the name (`makes`), or leads to
  * the file there as soon as that is open.  What is written comes behind that. */
 static int begin_async(struct op_context *ctx, struct remote *remote, const char *path, int flags,
@@ -310,7 +302,10 @@ static int open_waiting(struct op_context *ctx, struct workspace *w,
 	r = finish_open(file, r, &opening.attributes, ret_file);
 	if (r < 0)
 		return r;
-	distrust_prefill(file, changes);
+	/* Content that came along with the open may be older than a change made meanwhile, by a
+	 * write that did not know of this handle yet. */
+	if (remote->changes != changes)
+		remote_file_drop_prefill(file);
 	if (flags & O_TRUNC)
 		remote_object_changed(remote, &opening.attributes.id, 0);
 	*ret_attributes = opening.attributes;
