@@ -1,6 +1,6 @@
 /**
- * The tools of `isthmus mcp` as tools of pi, custom tools among them.  Those have their state from where pi is: in its
- * session, and on its branch, also after /tree, /fork and /resume.
+ * The tools of `isthmus mcp` as tools of pi, including custom tools.  The state of custom tools follows pi's session
+ * and branch, also after /tree, /fork and /resume.
  *
  *     pi -e /usr/local/share/isthmus/pi/isthmus-tools.ts
  *
@@ -13,14 +13,14 @@ export default async function (pi: any) {
 	const [program, ...args] = JSON.parse(process.env.ISTHMUS_MCP ?? '["isthmus", "mcp"]');
 	const server = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
 	const pipe = server.stdout as any;
-	const calls = new Map<unknown, any>(); // what waits for its answer, by its id
+	const calls = new Map<unknown, any>(); // requests that wait for an answer, by id
 	let last = 0;
-	let isFirst = true; // of the turn: the branch has the results of those before
+	let isFirst = true; // call of the turn: only then does the branch have the results of all calls before it
 	let ui: any;
 
 	const send = (message: object) => server.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 
-	// The form has one field: the question of a tool.
+	// Answers a question of a tool: a form with one field.
 	async function answer(id: unknown, { message, requestedSchema }: any) {
 		const [name, field]: any = Object.entries(requestedSchema.properties)[0];
 		const value = field.enum
@@ -38,7 +38,7 @@ export default async function (pi: any) {
 		if (method) return;
 		calls.get(id)?.settle(message);
 		calls.delete(id);
-		// Only while it is asked something does it keep pi from ending.
+		// The server keeps pi from exiting only while a request is pending.
 		if (!calls.size) pipe.unref();
 	}
 
@@ -56,7 +56,7 @@ export default async function (pi: any) {
 		});
 	}
 
-	// The call whose result is the last of a custom tool's on the branch; null: there is none.
+	// The call of the last result of a custom tool on the branch, or null.
 	const parentOf = (entries: any[]) =>
 		entries.map((entry) => entry.message?.details?.isthmusCall).filter(Boolean).at(-1) ?? null;
 
@@ -86,7 +86,7 @@ export default async function (pi: any) {
 				const progress = (text: string) => onUpdate?.({ content: [{ type: "text", text }], details: {} });
 				const result = await ask("tools/call", { name, arguments: params, _meta: placeOf(ctx) }, signal, progress);
 				const { isError, _meta } = result;
-				const content = result.content.filter((block: any) => block.type !== "resource_link"); // pi has none
+				const content = result.content.filter((block: any) => block.type !== "resource_link"); // pi has no such blocks
 				if (isError) throw new Error(content.map((block: any) => block.text ?? "").join("\n"));
 				const { call_id, data } = _meta?.["isthmus/result"] ?? {};
 				return { content, details: about?.["isthmus/custom"] ? { ...data?.details, isthmusCall: call_id } : {} };

@@ -1,5 +1,5 @@
 /**
- * pi works on an isthmus mount: files through the mount, commands where the files are.
+ * Lets pi work on an isthmus mount: files through the mount, commands at the workspace.
  *
  *     pi -e /usr/local/share/isthmus/pi/isthmus.ts                   in a directory of the mount
  *     pi -e …/isthmus.ts --workspace ~/ws                            from anywhere
@@ -14,10 +14,10 @@ import { access, mkdir, open, readFile, writeFile } from "node:fs/promises";
 
 type Exec = { onData: (data: Buffer) => void; signal?: AbortSignal; timeout?: number; env?: NodeJS.ProcessEnv };
 
-const SECOND_SIGNAL_MS = 500; // the first one goes to the command, the second ends all of it
+const SECOND_SIGNAL_MS = 500; // the first signal goes to the command, the second one ends isthmus exec and the command
 const BASH = 'if command -v bash >/dev/null; then exec bash -c "$1"; else exec sh -c "$1"; fi';
 
-/** Null for everything else, and for what cannot be read. */
+/** Null for other types, and for files that cannot be read. */
 async function detectImageMimeType(path: string): Promise<string | null> {
 	const file = await open(path).catch(() => null);
 	const { buffer, bytesRead } = (await file?.read(Buffer.alloc(12), 0, 12, 0).catch(() => null)) ?? { bytesRead: 0 };
@@ -44,7 +44,7 @@ export const editOperations = () => ({
 	access: (path: string) => access(path, constants.R_OK | constants.W_OK),
 });
 
-/** What was set for this command; the environment of this machine means nothing over there. */
+/** The variables that were set for this command; the environment of this machine does not apply at the workspace. */
 function environmentOptions(env: NodeJS.ProcessEnv = {}): string[] {
 	const isOurs = (name: string, value?: string) =>
 		value === undefined || value === process.env[name] ||
@@ -84,9 +84,9 @@ export const bashOperations = (isthmus = "isthmus") => ({
 		}),
 });
 
-/** The extension: pi's own four tools, and the user's "!" commands. */
+/** The extension: replaces pi's four tools and the user's "!" commands. */
 export default async function (pi: any) {
-	// By its new name or its old one.
+	// The package under its new or its old name.
 	const { createReadTool, createWriteTool, createEditTool, createBashTool }: any = await import(
 		"@earendil-works/pi-coding-agent"
 	).catch(() => import("@mariozechner/pi-coding-agent"));
