@@ -129,13 +129,26 @@ static void put_stars(struct redactor *r)
 	put_string(r, "***");
 }
 
+/* docker build --secret id=NAME,src=FILE */
+static bool is_description(const struct redactor *r, struct span value)
+{
+	static const char *const keys[] = {"id=", "type=", "src="};
+
+	for (size_t i = 0; i < array_size(keys); i++)
+		if ((size_t)(value.end - value.at) > strlen(keys[i]) &&
+			strncmp(value.at, keys[i], strlen(keys[i])) == 0)
+			return words_contain(
+				"docker podman buildah nerdctl buildctl", ' ', r->program);
+	return false;
+}
+
 /* Hides a value, but for the quotes around it. */
 static void put_hidden(struct redactor *r, struct span value)
 {
 	char first = value.at < value.end ? *value.at : '\0';
 	char last = value.at < value.end ? value.end[-1] : '\0';
 
-	if (redact_is_harmless_value(value)) {
+	if (redact_is_harmless_value(value) || is_description(r, value)) {
 		put(r, value.at, value.end);
 		return;
 	}

@@ -114,7 +114,6 @@ struct span redact_name_at(const char *at, const char *end)
 
 bool redact_is_harmless_value(struct span value)
 {
-	static const char *const descriptions[] = {"id=", "type=", "src="};
 	char text[8];
 	size_t size;
 
@@ -129,10 +128,6 @@ bool redact_is_harmless_value(struct span value)
 		if (size == 0 || words_contain(harmless_values, ' ', text))
 			return true;
 	}
-	for (size_t i = 0; i < array_size(descriptions); i++)
-		if (size > strlen(descriptions[i]) &&
-			strncmp(value.at, descriptions[i], strlen(descriptions[i])) == 0)
-			return true;
 	if (size < 2 || *value.at++ != '$')
 		return false;
 	if (*value.at == '{' && value.end[-1] == '}') {
