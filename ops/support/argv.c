@@ -17,7 +17,7 @@
 void argv_add(struct argv *argv, const char *word)
 {
 	char **longer = realloc(argv->words, (argv->count + 2) * sizeof(*longer));
-	char *copy = strdup(word);
+	char *copy = word ? strdup(word) : NULL;
 
 	if (longer)
 		argv->words = longer;

@@ -15,7 +15,7 @@ struct argv {
 	bool failed; /* no memory: the list is not to be used */
 };
 
-void argv_add(struct argv *argv, const char *word);                          /* a copy */
+void argv_add(struct argv *argv, const char *word); /* a copy; NULL sets `failed` */
 void argv_add_two(struct argv *argv, const char *first, const char *second); /* "-u", "me" */
 void argv_add_list(struct argv *argv, char *const *words);                   /* or NULL */
 void argv_done(struct argv *argv);

@@ -94,7 +94,7 @@ PROMISE(open_can_truncate)
 	CHECK_STRING("", get(f, "f"));
 }
 
-PROMISE(test_read_stops_at_end_of_file)
+PROMISE(read_stops_at_end_of_file)
 {
 	struct open_file *file = NULL;
 	char text[16];
@@ -511,7 +511,7 @@ TEST_GROUP(files_promises, TEST(create_makes_a_new_file_only),
 	TEST(a_file_without_permissions_can_be_written_by_its_creator),
 	TEST(open_refuses_what_is_no_regular_file),
 	TEST(open_of_another_object_is_stale_and_truncates_nothing), TEST(open_can_truncate),
-	TEST(test_read_stops_at_end_of_file), TEST(a_read_may_be_far_larger_than_its_file),
+	TEST(read_stops_at_end_of_file), TEST(a_read_may_be_far_larger_than_its_file),
 	TEST(a_handle_keeps_to_its_access), TEST(writes_go_where_they_are_told),
 	TEST(large_writes_come_back_whole), TEST(a_stat_follows_the_writes_before_it),
 	TEST(two_handles_see_each_other), TEST(a_new_owner_comes_with_the_size_that_others_wrote),

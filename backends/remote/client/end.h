@@ -36,7 +36,9 @@ struct end {
 	void (*copy)(const struct end_target *target, const char *file, const char *path,
 		struct argv *argv);
 
-	bool is_here; /* on this machine, where a new connection leads to the same helper */
+	/* On this machine, where a new connection leads to the same helper and a path means the
+	 * same as here (so not a container or a chroot). */
+	bool is_here;
 
 	/* "?key=value&..." at the end of the URI is the same as -o key=value,... */
 	bool takes_parameters;
