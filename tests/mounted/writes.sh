@@ -240,6 +240,7 @@ test_ftruncate_is_not_waited_for() {
 test_a_released_lock_is_not_waited_for() {
 	begin_in locked
 	echo text >"$backing/locked/file"
+	wait_for 10 test -e "$mnt/locked/file"
 	python3 - "$mnt/locked/file" "$backing/locked/file" <<-'END'
 		import fcntl, os, sys
 		here, there = sys.argv[1:]
@@ -260,6 +261,7 @@ test_a_released_lock_is_not_waited_for() {
 test_who_has_a_lock_need_not_ask_for_the_file() {
 	begin_in kept
 	echo text >"$backing/kept/file"
+	wait_for 10 test -e "$mnt/kept/file"
 	python3 - "$mnt/kept/file" "$backing/kept/file" <<-'END'
 		import fcntl, os, sys
 		here, there = sys.argv[1:]
