@@ -250,7 +250,8 @@ static void follow_search(struct cached *c, const struct object_id *directory)
 
 		if (d && d->is_ahead) {
 			d->is_ahead = false;
-			fetch_next(c, &at);
+			if (!cached_is_due(c, &at, d->content_wanted_ms)) /* not long ago */
+				fetch_next(c, &at);
 			break;
 		}
 		if (!cached_climb(c, &at))
