@@ -108,6 +108,7 @@ struct redactor {
 	/* The command that is being read. */
 	bool at_program;
 	char program[32], command[16]; /* command: a word that is one in program_options */
+	uint64_t options;              /* a bit for each row of program_options that counts */
 	enum option_value next;
 	bool after_set; /* "config set NAME VALUE" */
 };
@@ -428,8 +429,7 @@ static bool put_program_option(struct redactor *r, struct span word)
 		bool is_long = length > 2;
 
 		if (size < length || strncmp(word.at, option, length) != 0 ||
-			!words_contain(program_options[i].programs, ' ', r->program) ||
-			(command && strcmp(command, r->command) != 0))
+			!(r->options >> i & 1) || (command && strcmp(command, r->command) != 0))
 			continue;
 		if (size == length) {
 			put(r, word.at, word.end);
@@ -446,23 +446,22 @@ static bool put_program_option(struct redactor *r, struct span word)
 	return false;
 }
 
-static bool has_program_options(const char *program)
-{
-	for (size_t i = 0; i < array_size(program_options); i++)
-		if (words_contain(program_options[i].programs, ' ', program))
-			return true;
-	return false;
-}
-
-/* A known program may also follow another one: timeout 5 mysql -pSECRET. */
+/* A known program may also follow another one (timeout 5 mysql -pSECRET), and an operand may have
+ * the name of one (mysql -u docker -pSECRET): the options of all count. */
 static void note_program(struct redactor *r, struct span word)
 {
 	const char *slash = memrchr(word.at, '/', (size_t)(word.end - word.at));
 	const char *base = slash ? slash + 1 : word.at;
 	char name[sizeof(r->program)];
+	bool is_known = false;
 
 	snprintf(name, sizeof(name), "%.*s", (int)(word.end - base), base);
-	if (r->at_program || has_program_options(name))
+	for (size_t i = 0; i < array_size(program_options); i++)
+		if (words_contain(program_options[i].programs, ' ', name)) {
+			r->options |= UINT64_C(1) << i;
+			is_known = true;
+		}
+	if (r->at_program || is_known)
 		strcpy(r->program, name);
 }
 
@@ -553,6 +552,7 @@ static void begin_command(struct redactor *r)
 {
 	r->at_program = true;
 	r->program[0] = r->command[0] = '\0';
+	r->options = 0;
 	r->next = NO_VALUE;
 	r->after_set = false;
 }
