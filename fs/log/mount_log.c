@@ -299,7 +299,8 @@ void mount_log_close(struct mount_log *log)
 	pthread_cond_signal(&log->work);
 	pthread_mutex_unlock(&log->lock);
 	pthread_join(log->writer, NULL);
-	for (int i = 0; i < RINGS; i++)
+	/* The ring of all is read first: where it has ended, so have the others. */
+	for (int i = RINGS; i-- > 0;)
 		log_segments_end(log->rings[i].segments);
 	log_free(log);
 }
