@@ -213,6 +213,11 @@ static int settle_object(struct op_context *ctx, struct workspace *w,
 	int r;
 
 	writeback_lock(b);
+	r = aim == TO_CHANGE && b->journal.has_failed ? back_barrier(b, ctx) : 0;
+	if (r < 0) {
+		writeback_unlock(b);
+		return r;
+	}
 	if (object->file) {
 		*ret_inner = *object;
 		node = back_file_of(object->file)->node;

@@ -280,6 +280,9 @@ static void take_change(void *user, const struct change *change)
 	back_show_id(b, &shown.directory);
 	if (change->kind == CHANGE_UNWATCHED)
 		forget_removals(b, change->path);
+	if (change->kind == CHANGE_RESCAN)
+		TAILQ_FOREACH(name, &b->retired, retired)
+	name->is_removed = false;
 	if (change->kind == CHANGE_ENTRY) {
 		node = back_real_node(b, &change->attributes.id);
 		name = back_any_name(b, change->path);

@@ -96,8 +96,10 @@ static int look_inside(struct op_context *ctx, struct workspace *w, const struct
 	back_reader_end(b, &reader);
 	if (r == 0 && S_ISDIR(ret_attributes->mode))
 		back_keep_directory(b, object->path, ret_attributes, ctx->served.position);
-	if (r == 0)
+	if (r == 0) {
+		back_forget_removal(b, object->path);
 		back_show(b, object->path, ret_attributes);
+	}
 	return r;
 }
 

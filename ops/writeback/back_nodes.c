@@ -508,6 +508,7 @@ static bool is_last(struct name *name)
 	if (!--name->directory->pending) { /* the workspace's attributes are right again */
 		name->directory->known.mode = 0;
 		name->directory->known_at = 0;
+		name->directory->changed = (struct timespec){0};
 		name->directory->id = (struct object_id){0};
 	}
 	return true;

@@ -372,10 +372,10 @@ static int count_opening(struct op_context *ctx, struct writeback *b,
 		r = -ENOMEM;
 	else {
 		(*ret_node)->inner_handles++;
-		if (b->journal.has_failed) /* as in PASS_IN_TURN */
-			r = back_barrier(b, ctx);
-		else if ((*ret_node)->pending)
+		if ((*ret_node)->pending)
 			r = back_settle(b, ctx, &id);
+		if (r == 0 && b->journal.has_failed) /* as in PASS_IN_TURN */
+			r = back_barrier(b, ctx);
 	}
 	writeback_unlock(b);
 	return r;

@@ -488,8 +488,7 @@ int back_wait(struct writeback *b, struct op_context *ctx)
 											    : 0;
 }
 
-/* The caller may make something at the path. */
-static void forget_removal(struct writeback *b, const char *path)
+void back_forget_removal(struct writeback *b, const char *path)
 {
 	struct name *name = path ? back_any_name(b, path) : NULL;
 
@@ -515,8 +514,9 @@ int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operati
 		back_fence_end(b, fence);
 		return r;
 	}
-	forget_removal(b, path);
-	forget_removal(b, path2);
+	/* The caller may make something there. */
+	back_forget_removal(b, path);
+	back_forget_removal(b, path2);
 	return 0;
 }
 
@@ -528,6 +528,21 @@ void back_fence_end(struct writeback *b, struct operation *fence)
 	}
 	back_refs_drop(b, fence);
 	pthread_cond_broadcast(&b->changed);
+}
+
+int back_turn_begin(struct writeback *b, struct op_context *ctx, struct operation *fence,
+	const char *path, const char *path2, const struct object_id *id, bool all)
+{
+	int r;
+
+	while ((r = back_fence_begin(b, ctx, fence, path, path2, id, all)) == 0 &&
+		b->journal.has_failed && b->count) {
+		back_fence_end(b, fence);
+		r = back_barrier(b, ctx);
+		if (r < 0)
+			break;
+	}
+	return r;
 }
 
 int back_settle(struct writeback *b, struct op_context *ctx, const struct object_id *id)

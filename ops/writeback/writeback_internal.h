@@ -401,8 +401,14 @@ void back_forget(struct writeback *b, struct operation *operation); /* ... frees
  * back_fence_end().  `all`: waits for, and holds up, all operations.  -EINTR. */
 int back_fence_begin(struct writeback *b, struct op_context *ctx, struct operation *fence,
 	const char *path, const char *path2, const struct object_id *id, bool all);
+/* The same; once the journal could not be written, it also waits until nothing is pending. */
+int back_turn_begin(struct writeback *b, struct op_context *ctx, struct operation *fence,
+	const char *path, const char *path2, const struct object_id *id, bool all);
 void back_fence_end(struct writeback *b, struct operation *fence);
 int back_settle(struct writeback *b, struct op_context *ctx, const struct object_id *id);
+/* Something is at the path (may be NULL) or may be made there: a removal that is reported later is
+ * not the one that was made here. */
+void back_forget_removal(struct writeback *b, const char *path);
 /* Waits until nothing is pending on the object, or the link is away: true. */
 bool back_await_away(struct writeback *b, struct op_context *ctx, const struct object_id *id);
 
@@ -484,15 +490,14 @@ struct object_ref back_pass_object(struct writeback *b, const struct object_ref 
 /* The same for a change that is not deferred: it waits for earlier operations on the same names and
  * object.  If the journal could not be written, it waits for all: the journal is empty then, and
  * the next mount cannot repeat an operation that was not recorded as done over this change. */
-#define PASS_IN_TURN(b, ctx, r, path, path2, id, all, prepare, call)               \
-	do {                                                                       \
-		struct operation fence_;                                           \
-		(r) = back_fence_begin((b), (ctx), &fence_, (path), (path2), (id), \
-			(all) || (b)->journal.has_failed);                         \
-		if ((r) == 0) {                                                    \
-			PASS((b), (ctx), (r), prepare, call);                      \
-			back_fence_end((b), &fence_);                              \
-		}                                                                  \
+#define PASS_IN_TURN(b, ctx, r, path, path2, id, all, prepare, call)                      \
+	do {                                                                              \
+		struct operation fence_;                                                  \
+		(r) = back_turn_begin((b), (ctx), &fence_, (path), (path2), (id), (all)); \
+		if ((r) == 0) {                                                           \
+			PASS((b), (ctx), (r), prepare, call);                             \
+			back_fence_end((b), &fence_);                                     \
+		}                                                                         \
 	} while (0)
 
 #define NOTHING (void)0
