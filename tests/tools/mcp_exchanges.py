@@ -69,6 +69,8 @@ BAD = [
     (b'{"method":"tools/call","params":{"arguments":{"id":7}', -32700, "null"),
     (b'{"jsonrpc":"2.0","id":7,"method":"x","id":8,"params":{"a', -32700, "null"),
     (b'{"jsonrpc":"2.0","id":7,"result":{"a', -32700, "null"),
+    (b'{"jsonrpc":"2.0","method":"ping","id":"a\xff"}', -32700, "null"),
+    (b'{"method":"tools/call","params":{"a":{"command":"echo "}},"id":7,"x":" hi"}},"id":3}', -32700, "null"),
 ]
 
 IDS = ["0", "-1", "12345678901234567890123", "1.5", "1e3", '"a"', '""', '"\\u00e9\\n"', '"\u00e9"',

@@ -209,6 +209,8 @@ def test_grep_finds_text_in_utf16_as_rg_does(root):
                 found = run("grep", dict(path, pattern=pattern), root)["data"]["files"]
                 equal([{"path": "wide", "lines": [{"line": line, "text": text}]}], found, (encoding, pattern))
             equal(2, run("grep", dict(path, pattern="you\nlast", multiline=True), root)["data"]["matches"], encoding)
+        put(root, b"wide", "\ufeffab\ud800needle\n".encode(encoding, "surrogatepass"))
+        equal(1, run("grep", {"pattern": "needle"}, root)["data"]["matches"], encoding)
     os.unlink(root + "/wide")
 
 

@@ -442,8 +442,8 @@ void mcp_take_line(struct mcp_server *server, const char *text, size_t size)
 				error.column, error.message);
 		else /* what cJSON refuses beyond that */
 			snprintf(problem, sizeof(problem),
-				"Parse error: half of a surrogate pair "
-				"(\\ud800 to \\udfff) is not a character");
+				"Parse error: half of a surrogate pair (\\ud800 to \\udfff), "
+				"a number that is too long, or too deep nesting");
 		refuse_broken(server, NULL, text, size, MCP_PARSE_ERROR, problem);
 	} else if (cJSON_IsArray(message)) {
 		take_batch(server, message);

@@ -148,11 +148,19 @@ char *mcp_broken_id(const char *text, size_t size)
 		/* Cut off, there could be more of it; twice, it could be either. */
 		if (has_name(&member, "id") && (id || at == end))
 			return NULL;
+		/* Mended it is another one, which may be that of another request. */
+		if (has_name(&member, "id") &&
+			memcmp(member.value, text + (member.value - copy),
+				(size_t)(member.value_end - member.value)) != 0)
+			return NULL;
 		if (has_name(&member, "id"))
 			id = copy_value(&member);
 		/* Nobody waits for an answer to an answer. */
 		if (has_name(&member, "result") || has_name(&member, "error"))
 			return NULL;
 	}
+	/* Behind the object, which a quote that was not escaped may have ended too soon. */
+	if (memmem(at, (size_t)(end - at), "\"id\"", 4))
+		return NULL;
 	return id && mcp_is_id(id) ? steal_ptr(&id) : NULL;
 }

@@ -476,6 +476,8 @@ static int convert_utf16(struct searcher *s, int fd, struct run *run)
 		got = read(fd, s->memory.data + s->memory.size, CHUNK_BYTES);
 		if (got < 0 && errno != EINTR)
 			return -errno;
+		if (run->request->stopped && run->request->stopped(run->request->user))
+			return -EINTR;
 		s->memory.size += got > 0 ? (size_t)got : 0;
 		if (s->memory.size > SUBJECT_MAX_BYTES) {
 			run->flags |= SEARCH_TOO_LARGE;

@@ -587,7 +587,7 @@ static bool directory_has(
 	else
 		return false;
 	path = above ? path_join(above, name) : NULL;
-	return !path || files_stat(context->root, path, &status) == 0;
+	return !path || (files_stat(context->root, path, &status) == 0 && !S_ISDIR(status.st_mode));
 }
 
 bool shell_program_is_inside(const struct shell_context *context, const char *name)

@@ -524,7 +524,7 @@ static const struct shell_row rows[] = {
 		.options = "-o:! -F:% -P: -I:! -i< -E> -S:% -J:% -W:% -L:% -R:% -D:% -w:% -O:% -A% "
 			   "-X% -Y% "
 			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
-	{.names = "scp sftp", /* a batch of sftp has !COMMAND */
+	{.names = "scp",
 		.operands = "F*D",
 		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b:! -cPlX: -s -R* -r* -346ABCOpqTv"},
 	{.names = "rsync",
@@ -597,9 +597,11 @@ static const struct shell_row rows[] = {
 	{.names = "flock", .flags = RUNS, .skip = 1, .options = "-w: -E: -c! -exnosuFv"},
 	{.names = "taskset", .flags = RUNS, .skip = 1, .options = "-ap"},
 	{.names = "chrt", .flags = RUNS, .skip = 1, .options = "-TPD: -abdfimoprRv"},
-	{.names = "setarch", .flags = RUNS, .skip = 1, .options = ""},
-	{.names = "linux32 linux64 toybox eatmydata chronic ifne torsocks dbus-run-session "
-		  "valgrind prlimit",
+	{.names = "torsocks",
+		.flags = RUNS,
+		.options = "-upaP: --user: --pass: --address: --port:"},
+	{.names = "dbus-run-session", .flags = RUNS, .options = "--config-file< --dbus-daemon:!"},
+	{.names = "linux32 linux64 toybox eatmydata chronic ifne valgrind prlimit",
 		.flags = RUNS,
 		.options = ""},
 	{.names = "unshare nsenter fakeroot busybox",
@@ -607,7 +609,7 @@ static const struct shell_row rows[] = {
 		.options = "-SGRwlsibt: -CfimnprTUuc --target: --fork --mount-proc= --user= "
 			   "--mount= --pid= "
 			   "--net= --map-root-user"},
-	{.names = "script expect parallel entr su runuser pkexec systemd-run",
+	{.names = "script expect parallel entr su runuser pkexec systemd-run setarch sftp",
 		.flags = SHELL_ROW_RUNS_OTHERS},
 
 	/* Shells, and built-ins that change the shell. */

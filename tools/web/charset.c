@@ -214,14 +214,17 @@ int charset_convert(
 		size_t room = sizeof(piece);
 		size_t done = iconv(charset->converter, &in, &left, &to, &room);
 		int error = errno;
+		size_t skipped;
 
 		r = append_utf8((const uint8_t *)piece, (size_t)(to - piece), out);
 		if (r < 0 || done != (size_t)-1 || error == E2BIG)
 			continue;
-		/* An invalid byte, or an incomplete character at the end. */
+		/* An invalid byte or half of a surrogate pair, or an incomplete character at the
+		 * end. */
 		r = buffer_append_string(out, "\xef\xbf\xbd");
-		in++;
-		left--;
+		skipped = left > 1 && strncmp(charset->name, "UTF-16", 6) == 0 ? 2 : 1;
+		in += skipped;
+		left -= skipped;
 		iconv(charset->converter, NULL, NULL, NULL, NULL);
 	}
 	return r;
