@@ -148,7 +148,7 @@ char *mcp_broken_id(const char *text, size_t size)
 		/* Cut off, there could be more of it; twice, it could be either. */
 		if (has_name(&member, "id") && (id || at == end))
 			return NULL;
-		/* Mended it is another one, which may be that of another request. */
+		/* mend_strings() has changed it: the result may be the id of another request. */
 		if (has_name(&member, "id") &&
 			memcmp(member.value, text + (member.value - copy),
 				(size_t)(member.value_end - member.value)) != 0)

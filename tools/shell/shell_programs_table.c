@@ -526,7 +526,7 @@ static const struct shell_row rows[] = {
 			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
 	{.names = "scp",
 		.operands = "F*D",
-		.options = "-o:! -S:! -D:! -F:% -i< -J:% -b:! -cPlX: -s -R* -r* -346ABCOpqTv"},
+		.options = "-o:! -S:! -D:! -F:% -i< -J:% -cPlX: -s -R* -r* -346ABCOpqTv"},
 	{.names = "rsync",
 		.operands = "F*D",
 		.options =

@@ -271,7 +271,7 @@ static int connect_once(
 		publish(remote, NULL);
 	}
 	if (r < 0) {
-		/* Who was silent for so long has said what there is. */
+		/* After a timeout, nothing more is expected on stderr. */
 		stderr_text = stream.child
 				      ? stream_stderr(&stream, r == -ETIMEDOUT ? 0 : STDERR_WAIT_MS)
 				      : NULL;

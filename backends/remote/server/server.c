@@ -227,8 +227,8 @@ static bool may_wait(const struct job *job)
 	return (request_flags(job->header.type) & REQUEST_WAITS) || server_close_frees_locks(job);
 }
 
-/* Without the lock, which whoever is woken takes first.  A worker that `is_worker` finds the job
- * itself: waking another one would only have both of them look for it. */
+/* Called without the lock, as a thread that is woken takes the lock first.  `is_worker`: the caller
+ * is a worker that looks for its next job now and finds this one, so no other worker is woken. */
 static void submit(struct server *server, struct job *job, bool is_worker)
 {
 	unsigned flags = request_flags(job->header.type);
