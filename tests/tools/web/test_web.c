@@ -13,6 +13,7 @@
 #include "tools/web/address.h"
 #include "tools/web/charset.h"
 #include "tools/web/fetch.h"
+#include "tools/web/libraries.h"
 #include "tools/web/page.h"
 
 static bool is_public(const char *text)
@@ -426,11 +427,38 @@ static void test_memory_is_bounded(void)
 #endif
 }
 
-/* 150 ms for 1 MB, of the processor's time: others may have it meanwhile. */
+static uint64_t processor_ns(void)
+{
+	return clock_read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+static uint64_t parse_ns(const struct buffer *html)
+{
+	const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING;
+	uint64_t start_ns = processor_ns();
+	htmlParserCtxtPtr context = htmlNewParserCtxt();
+
+	xmlFreeDoc(htmlCtxtReadMemory(
+		context, (const char *)html->data, (int)html->size - 1, NULL, "UTF-8", options));
+	htmlFreeParserCtxt(context);
+	return processor_ns() - start_ns;
+}
+
+static uint64_t convert_ns(const struct buffer *html)
+{
+	uint64_t start_ns = processor_ns();
+	cleanup_free char *got =
+		convert((const char *)html->data, html->size - 1, PAGE_HTML, PAGE_MARKDOWN);
+
+	return processor_ns() - start_ns;
+}
+
+/* In no more time than libxml2 needs to make its own tree of it: machines differ, so no number of
+ * milliseconds.  The best of up to 20, of the processor's time: others may have it meanwhile. */
 static void test_a_page_of_a_megabyte_is_quick(void)
 {
 	struct buffer html cleanup_buffer = {0};
-	uint64_t best_ns = UINT64_MAX;
+	uint64_t parsed_ns = UINT64_MAX, converted_ns = UINT64_MAX;
 
 	repeat(&html,
 		"<h2>Part</h2><p>some <b>text</b> here and there that is long enough, <a "
@@ -440,17 +468,18 @@ static void test_a_page_of_a_megabyte_is_quick(void)
 		7000);
 	buffer_append(&html, "", 1);
 	CU_ASSERT(html.size > 1 << 20);
-	for (int i = 0; i < 20 && best_ns >= 150 * 1000000ULL; i++) {
-		uint64_t start_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID), took_ns;
-		cleanup_free char *got =
-			convert((const char *)html.data, html.size - 1, PAGE_HTML, PAGE_MARKDOWN);
+	CU_ASSERT_FATAL(web_load_xml(NULL) == 0);
+	for (int i = 0; i == 0 || (i < 20 && converted_ns > parsed_ns); i++) {
+		uint64_t took_ns = parse_ns(&html);
 
-		took_ns = clock_read_ns(CLOCK_PROCESS_CPUTIME_ID) - start_ns;
-		best_ns = took_ns < best_ns ? took_ns : best_ns;
+		parsed_ns = took_ns < parsed_ns ? took_ns : parsed_ns;
+		took_ns = convert_ns(&html);
+		converted_ns = took_ns < converted_ns ? took_ns : converted_ns;
 	}
-	printf("%.1f ms ", (double)best_ns / 1e6);
+	printf("parsed in %.1f ms, converted in %.1f ms ", (double)parsed_ns / 1e6,
+		(double)converted_ns / 1e6);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	CU_ASSERT(best_ns < 150 * 1000000ULL);
+	CU_ASSERT(converted_ns <= parsed_ns);
 #endif
 }
 
