@@ -26,6 +26,15 @@ static void forget_removal(struct inode_table *t, const struct inode *parent, co
 		removal->is_due = false;
 }
 
+static bool is_removed_since(
+	struct inode_table *t, const struct inode *parent, const char *text, uint64_t at)
+{
+	size_t hash = name_hash(parent, text);
+	const struct removal *removal = &t->removals[hash % REMOVALS];
+
+	return removal->hash == hash && at < removal->at;
+}
+
 /* Whether a report of the feed about an unknown name is older than our removal of it, or its echo.
  */
 static bool is_of_removal(struct inode_table *t, const struct inode *parent, const char *text,
@@ -37,7 +46,7 @@ static bool is_of_removal(struct inode_table *t, const struct inode *parent, con
 
 	if (removal->hash != hash)
 		return false;
-	if (at < removal->at)
+	if (is_removed_since(t, parent, text, at))
 		return true;
 	removal->is_due = false;
 	return is_echo;
@@ -74,8 +83,8 @@ static int name_point(struct inode_table *t, struct inode *parent, const char *t
 	return 0;
 }
 
-/* A later look found something else at the name; or found the object, which has only one name, at
- * another name. */
+/* A later look found something else at the name, or we removed it later; or a later look found the
+ * object, which has only one name, at another name. */
 static bool is_overtaken(struct inode_table *t, const struct inode *parent, const char *text,
 	const struct inode *inode, uint64_t at, bool only_name)
 {
@@ -85,7 +94,8 @@ static bool is_overtaken(struct inode_table *t, const struct inode *parent, cons
 		return false;
 	if (name && name_inode(name) != inode && name->at > at)
 		return true;
-	if (!name && inode_missing_since(t, parent, text, at))
+	if (!name &&
+		(inode_missing_since(t, parent, text, at) || is_removed_since(t, parent, text, at)))
 		return true;
 	for (other = name_latest(inode); other && only_name && RULE(ONE_NAME);
 		other = name_older(inode, other))

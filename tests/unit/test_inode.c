@@ -202,6 +202,21 @@ static void test_of_our_removal_the_feed_tells_nothing_new(void)
 	inode_table_free(table);
 }
 
+/* Told to watchers only after it was removed: the kernel must not keep the name. */
+static void test_what_was_there_before_our_removal_is_old(void)
+{
+	const struct attributes file = object(2, S_IFREG);
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+
+	enter(table, root, "a", file);
+	inode_table_removed(table, root, "a", 10);
+	CHECK(is_old(table, root, "a", file, 9));
+	CHECK(!is_old(table, root, "other", object(3, S_IFREG), 9));
+	CHECK(!is_old(table, root, "a", file, 11));
+	inode_table_free(table);
+}
+
 static void test_a_watch_that_ends_while_it_begins_is_none(void)
 {
 	struct inode_table *table = new_table();
@@ -861,6 +876,7 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_a_name_that_the_kernel_still_has_was_not_lost_long_ago),
 	TEST(test_where_a_replaced_object_was_is_known_until_it_has_a_name_again),
 	TEST(test_of_our_removal_the_feed_tells_nothing_new),
+	TEST(test_what_was_there_before_our_removal_is_old),
 	TEST(test_a_watch_that_ends_while_it_begins_is_none),
 	TEST(test_a_forgotten_directory_is_told_of_though_its_watch_was_lost),
 	TEST(test_a_watch_that_was_denied_is_not_wanted_again_at_once),
