@@ -130,26 +130,13 @@ static void put_stars(struct redactor *r)
 	put_string(r, "***");
 }
 
-/* docker build --secret id=NAME,src=FILE */
-static bool is_description(const struct redactor *r, struct span value)
-{
-	static const char *const keys[] = {"id=", "type=", "src="};
-
-	for (size_t i = 0; i < array_size(keys); i++)
-		if ((size_t)(value.end - value.at) > strlen(keys[i]) &&
-			strncmp(value.at, keys[i], strlen(keys[i])) == 0)
-			return words_contain(
-				"docker podman buildah nerdctl buildctl", ' ', r->program);
-	return false;
-}
-
 /* Hides a value, but for the quotes around it. */
 static void put_hidden(struct redactor *r, struct span value)
 {
 	char first = value.at < value.end ? *value.at : '\0';
 	char last = value.at < value.end ? value.end[-1] : '\0';
 
-	if (redact_is_harmless_value(value) || is_description(r, value)) {
+	if (redact_is_harmless_value(value)) {
 		put(r, value.at, value.end);
 		return;
 	}
@@ -355,6 +342,27 @@ static bool put_header(struct redactor *r, struct span word, bool is_header)
 	return true;
 }
 
+/* docker build --secret id=NAME,src=FILE */
+static bool is_description(const struct redactor *r, struct span value)
+{
+	static const char *const keys[] = {"id=", "type=", "src="};
+
+	for (size_t i = 0; i < array_size(keys); i++)
+		if ((size_t)(value.end - value.at) > strlen(keys[i]) &&
+			strncmp(value.at, keys[i], strlen(keys[i])) == 0)
+			return words_contain(
+				"docker podman buildah nerdctl buildctl", ' ', r->program);
+	return false;
+}
+
+static void put_option_value(struct redactor *r, struct span value)
+{
+	if (is_description(r, value))
+		put(r, value.at, value.end);
+	else
+		put_hidden(r, value);
+}
+
 /* NAME=SECRET, --name=SECRET, -Dname=SECRET: all of the word. */
 static bool put_assignment(struct redactor *r, struct span word)
 {
@@ -366,7 +374,7 @@ static bool put_assignment(struct redactor *r, struct span word)
 	if (name.end + 1 < word.end && name.end[1] == '=')
 		return false;
 	put(r, word.at, name.end + 1);
-	put_hidden(r, (struct span){name.end + 1, word.end});
+	put_option_value(r, (struct span){name.end + 1, word.end});
 	return true;
 }
 
@@ -404,7 +412,7 @@ static void put_value(struct redactor *r, struct span word, enum option_value va
 		put_text(r, word.at, word.end);
 		break;
 	case SECRET:
-		put_hidden(r, word);
+		put_option_value(r, word);
 		break;
 	case BEARER:
 		put_bearer(r, word);

@@ -114,6 +114,8 @@ static void test_headers_and_urls_and_json_lose_their_secrets(void)
 		{"curl --header 'PRIVATE-TOKEN: abc' x", "curl --header 'PRIVATE-TOKEN: ***' x"},
 		{"curl -H 'Cookie: session=abc' x", "curl -H 'Cookie: ***' x"},
 		{"curl -H 'Cookie: id=abc' -b id=abc x", "curl -H 'Cookie: ***' -b *** x"},
+		{"docker run img curl -H 'Cookie: id=abc' x",
+			"docker run img curl -H 'Cookie: ***' x"},
 		{"echo Bearer abcdef1234567890", "echo Bearer ***"},
 		{"tool 'x auth: Bearer abcdef1234567890'", "tool 'x auth: Bearer ***'"},
 		{"wget --header='X-Auth-Token: abc' x", "wget --header='X-Auth-Token: ***' x"},
