@@ -23,6 +23,7 @@ struct receiver {
 	struct decompressor *decompressor;
 	uint8_t data[RECEIVE_BYTES];
 	size_t start, end;
+	struct buffer piece; /* the last one's memory: fresh pages cost more than filling them */
 };
 
 /* How long what was received may go without an acknowledgement; -1: for ever.  Under the lock. */
@@ -147,6 +148,24 @@ static int wait_until_ready(struct lane *lane)
 	return 0;
 }
 
+/* Memory for a payload and a NUL behind it; NULL: there is none. */
+static uint8_t *take_memory(struct receiver *in, size_t size)
+{
+	size_t capacity = in->piece.capacity;
+
+	/* What is much smaller would keep more than it needs. */
+	if (capacity <= size || capacity / 2 > size)
+		return malloc(size + 1);
+	in->piece.capacity = 0;
+	return steal_ptr(&in->piece.data);
+}
+
+static void give_memory(struct receiver *in, uint8_t *payload, size_t size)
+{
+	buffer_done(&in->piece);
+	in->piece = (struct buffer){.data = payload, .capacity = size + 1};
+}
+
 /* Turns the payload into what was compressed; the header then has the size of that. */
 static int unpack(
 	struct lane *lane, struct receiver *in, struct frame_header *header, uint8_t **payload)
@@ -160,7 +179,7 @@ static int unpack(
 		result = decompressor_new(&in->decompressor);
 	if (result < 0)
 		return result;
-	whole = malloc(size + 1);
+	whole = take_memory(in, size);
 	if (!whole)
 		return -ENOMEM;
 	result = decompressor_run(
@@ -213,13 +232,15 @@ static int deliver_whole(struct lane *lane, struct partial *p, size_t before)
 		p->payload.size = before;
 		return r;
 	}
-	buffer_done(&p->payload);
-	*p = (struct partial){0};
+	p->payload.size = 0; /* its memory is for the next one */
+	p->type = 0;
+	p->id = 0;
 	return r;
 }
 
 /* Owns the payload. */
-static int deliver(struct lane *lane, const struct frame_header *header, uint8_t *payload)
+static int deliver(
+	struct lane *lane, struct receiver *in, const struct frame_header *header, uint8_t *payload)
 {
 	bool has_more = header->flags & FRAME_HAS_MORE;
 	struct partial *p = partial_of(lane, header);
@@ -232,7 +253,7 @@ static int deliver(struct lane *lane, const struct frame_header *header, uint8_t
 		r = -EPROTO;
 	if (r == 0)
 		r = buffer_append(&p->payload, payload, (size_t)header->size + 1);
-	free(payload);
+	give_memory(in, payload, header->size);
 	if (r < 0)
 		return r;
 	p->payload.size--; /* the NUL behind it */
@@ -258,7 +279,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 		r = lane_take_ack(lane, header.ack);
 	if (r < 0)
 		return r;
-	payload = malloc((size_t)header.size + 1);
+	payload = take_memory(in, header.size);
 	if (!payload)
 		return -ENOMEM;
 	payload[header.size] = '\0';
@@ -272,7 +293,7 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 		return answer_ping(lane, header.id);
 	if (header.type == FRAME_ACK || header.type == FRAME_PONG)
 		return 0;
-	r = deliver(lane, &header, steal_ptr(&payload));
+	r = deliver(lane, in, &header, steal_ptr(&payload));
 	/* Without memory it counts as not received, and is sent again. */
 	if (header.type >= FRAME_FIRST_COUNTED && r != -ENOMEM)
 		count_received(lane, wire_bytes);
@@ -282,17 +303,15 @@ static int receive_frame(struct lane *lane, struct receiver *in)
 void *lane_run_reader(void *user)
 {
 	struct lane *lane = user;
-	struct receiver *in = malloc(sizeof(*in));
+	struct receiver *in = calloc(1, sizeof(*in));
 	int r = in ? 0 : -ENOMEM;
 
-	if (in) {
-		in->start = in->end = 0;
-		in->decompressor = NULL;
-	}
 	while (r >= 0)
 		r = receive_frame(lane, in);
-	if (in)
+	if (in) {
 		decompressor_free(in->decompressor);
+		buffer_done(&in->piece);
+	}
 	free(in);
 	lane_report_lost(lane, r);
 	return NULL;
