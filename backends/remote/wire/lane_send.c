@@ -12,6 +12,7 @@ enum {
 	BATCH_BYTES = 512 << 10,
 	PIECES = 8, /* in what may be under way */
 	PIECE_MIN_BYTES = 8 << 10,
+	SHRINK_MAX = PIECES, /* if it does not shrink after all, it fills what may be under way */
 	COMPRESS_MIN_BYTES = 256,
 	COMPRESS_MAX_BYTES = FRAME_PAYLOAD_MAX_BYTES - (16 << 10), /* it may become longer */
 	UNHINDERED_MAX_BYTES = 4 << 20,                            /* compressed within ...*/
@@ -56,7 +57,8 @@ static bool may_send(struct lane *lane, enum lane_priority priority)
 	return false;
 }
 
-/* Over a thin link one of bulk leaves in pieces, so that an urgent one waits for a piece at most.
+/* Over a thin link one of bulk leaves in pieces, so that an urgent one waits for a piece at most:
+ * as large as compressing probably makes them fit.  Each costs the receiver as much as some KiB.
  * Without memory for a piece it leaves whole, or the writer thread tries again. */
 static struct message *take_waiting(struct lane *lane, enum lane_priority priority)
 {
@@ -65,6 +67,7 @@ static struct message *take_waiting(struct lane *lane, enum lane_priority priori
 	struct message *piece;
 
 	most = most > PIECE_MIN_BYTES ? most : PIECE_MIN_BYTES;
+	most *= lane->shrink > 1 ? lane->shrink : 1;
 	left = q->first->size - FRAME_HEADER_BYTES - q->first->taken;
 	if (left <= most && !q->first->taken)
 		return lane_queue_pop(q);
@@ -130,6 +133,14 @@ static bool is_needed(struct lane *lane)
 	return pace_is_thin(&lane->pace) && lane->unhindered_bytes < UNHINDERED_MAX_BYTES;
 }
 
+static void note_shrink(struct lane *lane, const struct message *m)
+{
+	size_t shrink = m->size / m->wire_size;
+
+	if (m->size >= PIECE_MIN_BYTES)
+		lane->shrink = shrink < SHRINK_MAX ? (unsigned)shrink : SHRINK_MAX;
+}
+
 static bool is_to_be_compressed(struct lane *lane, const struct message *m)
 {
 	size_t size = m->size - FRAME_HEADER_BYTES;
@@ -180,6 +191,7 @@ static struct message *next_to_write(struct lane *lane)
 		lane->compress_failed = r < 0;
 		lane->unhindered_bytes += m->size;
 	}
+	note_shrink(lane, m);
 	stamp(lane, m);
 	return m;
 }
