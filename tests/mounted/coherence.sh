@@ -15,13 +15,13 @@ test_random_work_on_both_sides_agrees_with_the_model() {
 break_link() {
 	while [ ! -e "$tmp/over" ]; do
 		for way in kill stall reset lose deaf; do
-			sleep 0.6
 			case "$way" in
 			kill) pkill -KILL -P "$daemon_pid" || : ;; # it may be connecting
 			*) echo "$way" >"$tmp/link" ;;
 			esac
 			sleep 0.2
 			echo up >"$tmp/link"
+			sleep 0.6
 		done
 	done
 }
