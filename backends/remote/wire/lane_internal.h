@@ -46,7 +46,7 @@ struct lane {
 	bool refuses_compressed;
 	struct compressor *compressor; /* of this connection; used in pump() only */
 	bool compress_failed;          /* on this connection */
-	unsigned shrink;         /* times that the last large message was shorter on the link */
+	unsigned shrink; /* size of the last large message / its size on the link; 0: none yet */
 	size_t unhindered_bytes; /* compressed since something last waited for the link, or since
 				    ... */
 	uint64_t unhindered_since_us;

@@ -23,7 +23,7 @@ struct receiver {
 	struct decompressor *decompressor;
 	uint8_t data[RECEIVE_BYTES];
 	size_t start, end;
-	struct buffer piece; /* the last one's memory: fresh pages cost more than filling them */
+	struct buffer piece; /* its memory is for the next piece: new pages are dear */
 };
 
 /* How long what was received may go without an acknowledgement; -1: for ever.  Under the lock. */

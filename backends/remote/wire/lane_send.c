@@ -12,7 +12,7 @@ enum {
 	BATCH_BYTES = 512 << 10,
 	PIECES = 8, /* in what may be under way */
 	PIECE_MIN_BYTES = 8 << 10,
-	SHRINK_MAX = PIECES, /* if it does not shrink after all, it fills what may be under way */
+	SHRINK_MAX = PIECES, /* a piece that cannot be compressed then fills the window at most */
 	COMPRESS_MIN_BYTES = 256,
 	COMPRESS_MAX_BYTES = FRAME_PAYLOAD_MAX_BYTES - (16 << 10), /* it may become longer */
 	UNHINDERED_MAX_BYTES = 4 << 20,                            /* compressed within ...*/
@@ -57,8 +57,8 @@ static bool may_send(struct lane *lane, enum lane_priority priority)
 	return false;
 }
 
-/* Over a thin link one of bulk leaves in pieces, so that an urgent one waits for a piece at most:
- * as large as compressing probably makes them fit.  Each costs the receiver as much as some KiB.
+/* Over a thin link one of bulk leaves in pieces, so that an urgent one waits for a piece at most.
+ * If the last one was compressed to a fifth, the next piece is five times as long.
  * Without memory for a piece it leaves whole, or the writer thread tries again. */
 static struct message *take_waiting(struct lane *lane, enum lane_priority priority)
 {
