@@ -350,17 +350,18 @@ PROMISE(a_timeout_ends_the_whole_tree)
 
 PROMISE(a_timeout_kills_what_ignores_term)
 {
+	const uint32_t timeout_ms = 500 * (uint32_t)test_patience(); /* for the shell to start */
 	struct outcome o;
 
 	NEEDS_EXEC(f);
 	o = run_request(
 		f, &(struct exec_request){.command = "trap '' TERM; while :; do sleep 0.05; done",
 			   .cwd = "",
-			   .timeout_ms = 200,
+			   .timeout_ms = timeout_ms,
 			   .flags = EXEC_STDIN_CLOSED});
 	CHECK(o.end.timed_out);
 	CHECK_RC(SIGKILL, o.end.signal);
-	CHECK(o.took_ms >= 3000 && o.took_ms < 6000);
+	CHECK(o.took_ms >= timeout_ms + 2800 && o.took_ms < timeout_ms + 6000);
 }
 
 PROMISE(freeing_a_running_command_kills_its_tree)
