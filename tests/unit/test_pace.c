@@ -132,6 +132,26 @@ static void test_a_fast_link_is_used_to_the_full(void)
 	}
 }
 
+/* Without a window that makes others wait for long. */
+static void test_a_fast_link_is_soon_used(void)
+{
+	static const struct link fast = {100000000, 20000, 2000, 32 << 10};
+	static const struct link others[] = {
+		{50000000, 20000, 2000, 32 << 10},
+		{25000000, 20000, 2000, 32 << 10},
+		{12500000, 20000, 2000, 32 << 10},
+		{12500000, 100000, 10000, 32 << 10},
+	};
+
+	set_out();
+	CHECK(run(&fast, 5 * fast.round_trip_us) > 0.42);
+	for (size_t i = 0; i < array_size(others); i++) {
+		set_out();
+		run(&others[i], 1000000);
+		CHECK(longest_us < 75000 + others[i].round_trip_us / 2);
+	}
+}
+
 static void test_a_link_that_changes_is_followed(void)
 {
 	static const struct link fast = {50000000, 20000, 5000, 64 << 10};
@@ -172,5 +192,5 @@ static void test_something_may_always_leave(void)
 
 TEST_MAIN("pace", TEST(test_a_slow_link_is_busy_and_its_queue_short),
 	TEST(test_who_comes_later_waits_little), TEST(test_a_fast_link_is_used_to_the_full),
-	TEST(test_a_link_that_changes_is_followed), TEST(test_little_to_send_narrows_nothing),
-	TEST(test_something_may_always_leave))
+	TEST(test_a_fast_link_is_soon_used), TEST(test_a_link_that_changes_is_followed),
+	TEST(test_little_to_send_narrows_nothing), TEST(test_something_may_always_leave))

@@ -208,6 +208,8 @@ static int gather(struct lane *lane, struct iovec *vector)
 			if (!m)
 				break;
 			lane_queue_push(&lane->batch, m);
+			if (m->packed)
+				break; /* it does not wait until the next one is, too */
 		}
 	}
 	for (struct message *m = lane->batch.first; m; m = m->next) {
@@ -258,26 +260,39 @@ void lane_report_lost(struct lane *lane, int error)
 		lane->callbacks.lost(lane->user, error);
 }
 
-/* Writes what is queued until the descriptor is full.  Under the lock, which it releases while it
+static bool has_packed(const struct lane *lane)
+{
+	for (const struct message *m = lane->batch.first; m; m = m->next)
+		if (m->packed)
+			return true;
+	return false;
+}
+
+/* Writes what is queued until the descriptor is full; whoever is not the writer thread leaves most
+ * of it to that, and nearly all of what has to be compressed: a receiver would read
+ * acknowledgements late, and the link look full.  Under the lock, which it releases while it
  * writes.  -errno when the connection is broken: the caller reports that by callbacks.lost, after
  * releasing the lock. */
-static int pump(struct lane *lane, size_t bytes_max)
+static int pump(struct lane *lane, bool is_writer)
 {
+	bool packed = false;
 	size_t total = 0;
 	int r = 0;
 
 	lane->writing = true;
 	while (lane->up && r == 0) {
 		struct iovec vector[BATCH_FRAMES];
-		int count = gather(lane, vector);
 		ssize_t n;
+		int count;
 
-		if (count == 0)
-			break;
-		if (total > bytes_max) {
+		if (!is_writer && (packed || total > CALLER_BYTES) && lane_has_work(lane)) {
 			lane->blocked = true;
 			break;
 		}
+		count = gather(lane, vector);
+		if (count == 0)
+			break;
+		packed = has_packed(lane);
 		pthread_mutex_unlock(&lane->lock);
 		n = writev(lane->out_fd, vector, count);
 		if (n < 0)
@@ -334,7 +349,7 @@ int lane_take_ack(struct lane *lane, uint32_t ack)
 		trim_unacked(lane);
 		if (lane->unacked.bytes < before && lane_has_work(lane) && lane->up &&
 			!lane->writing && !lane->blocked)
-			pumped = pump(lane, CALLER_BYTES);
+			pumped = pump(lane, false);
 	} else if ((int32_t)(ack - (uint32_t)lane->peer_ack) > 0) {
 		r = -EPROTO;
 	}
@@ -364,7 +379,7 @@ void *lane_run_writer(void *user)
 		pthread_mutex_lock(&lane->lock);
 		lane->blocked = false;
 		if (lane->up && !lane->writing)
-			r = pump(lane, SIZE_MAX);
+			r = pump(lane, true);
 	}
 	pthread_mutex_unlock(&lane->lock);
 	if (r < 0)
@@ -431,7 +446,7 @@ void lane_push(struct lane *lane)
 
 	pthread_mutex_lock(&lane->lock);
 	if (lane->up && !lane->writing && !lane->blocked)
-		r = pump(lane, CALLER_BYTES);
+		r = pump(lane, false);
 	pthread_mutex_unlock(&lane->lock);
 	if (r < 0)
 		lane->callbacks.lost(lane->user, r);

@@ -2,7 +2,8 @@
 
 enum {
 	RATE_PERIOD_US = 1000000,
-	JITTER_US = 15000, /* above all: acknowledgements are gathered for 10 ms */
+	JITTER_US = 15000,                  /* above all: acknowledgements are gathered for 10 ms */
+	EARLY_BYTES = 2 * PACE_FIRST_BYTES, /* a window up to here grows in larger steps */
 };
 
 void pace_init(struct pace *pace)
@@ -63,7 +64,8 @@ void pace_arrived(struct pace *pace, size_t bytes, const struct pace_mark *mark,
 		 1000000;
 	/* Nothing queues up although everything allowed is under way: the link may carry more. */
 	if (was_limited && !queues_up)
-		window = larger(window, pace->window_bytes + bytes);
+		window = larger(window,
+			pace->window_bytes + (pace->window_bytes < EARLY_BYTES ? 3 : 1) * bytes);
 	if (!was_limited)
 		window = larger(window, pace->window_bytes);
 	window = larger(window, PACE_MIN_BYTES);
