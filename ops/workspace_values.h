@@ -115,6 +115,10 @@ struct op_context {
 	 * through a handle: CREATE_ASYNC if it may be answered before. */
 	enum create_hint create_hint;
 
+	/* getattr through a handle: only the size matters.  It may be answered from what this mount
+	 * has written, with other attributes as they were before (served.is_async). */
+	bool size_only;
+
 	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */
 	struct facts *facts;
 
@@ -124,7 +128,7 @@ struct op_context {
 		uint32_t repeats;  /* requests that were made anew, as the far end had lost them */
 		bool from_cache;   /* answered without asking the workspace */
 		bool is_async;     /* create, open_file: see await_name; setattr: the times are
-				    * not known yet */
+				    * not known yet; getattr: see size_only */
 		bool is_other;     /* flush: without O_EXCL, the file is not the one that create
 				    * returned (see await_name) */
 		uint64_t position; /* see Positions in ops/workspace.h: the answer is from a look

@@ -112,8 +112,10 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	r.is_step = true;
 	inode = session_inode(r.session, ino);
 	session_watch_around(&r, inode);
+	/* Not fstat(2), which comes without the handle: the kernel is about to read or to seek. */
+	r.op.size_only = fi;
 	result = get_attributes(&r, inode, fi, &attributes);
-	reply_attributes(&r, inode, result, &attributes, false);
+	reply_attributes(&r, inode, result, &attributes, r.op.served.is_async);
 }
 
 /* Sent only where the kernel does not check permissions itself: only root gets in, and

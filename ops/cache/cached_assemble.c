@@ -56,7 +56,7 @@ static bool is_valid(struct cached *c, const struct cached_file *file)
 	const struct extra *x = file->extra;
 	struct attributes now;
 
-	return !x->content && tree_state(c->tree, &x->id) == file->opened_state &&
+	return !x->content && !x->writers && tree_state(c->tree, &x->id) == file->opened_state &&
 	       cached_get_attributes(c, &x->id, &now) &&
 	       attributes_same_version(&now, &file->attributes);
 }

@@ -34,13 +34,44 @@ static void last_attributes(const struct cached_file *file, struct attributes *r
 		ret_attributes->nlink--;
 }
 
-/* Answers from the attributes of the creation, which still apply.  Releases the lock. */
-static int answer_unchanged(struct cached *c, struct op_context *ctx)
+/* Releases the lock. */
+static int answer_from_cache(struct cached *c, struct op_context *ctx)
 {
 	c->statistics.hits++;
 	ctx->served.from_cache = true;
 	cached_leave(c);
 	return 0;
+}
+
+/* Of a handle that alone writes to the file: the size is that of the last look or event, or where
+ * a later write ended.  The times are those of before, as the kernel drops its pages when they
+ * change.  Others may have truncated the file, and the event be an echo of our own write as well:
+ * so the workspace is asked again after a while. */
+static bool guess_size(
+	struct cached *c, const struct cached_file *file, struct attributes *ret_attributes)
+{
+	const struct sized *sized = &file->sized;
+	const struct extra *x = file->extra;
+	uint64_t now_ms = cached_now_ms();
+
+	if (!file->dirty || x->writers != 1 || extra_is_locked(x) || !sized->ms ||
+		now_ms - sized->ms >= SIZE_GUESS_MS || sized->write_count != x->write_count ||
+		tree_get_attributes(c->tree, &x->id, now_ms, ret_attributes) != TREE_WATCHED)
+		return false;
+	if (ret_attributes->size_bytes < sized->written_end)
+		ret_attributes->size_bytes = sized->written_end;
+	ret_attributes->mtime = sized->mtime;
+	ret_attributes->ctime = sized->ctime;
+	return true;
+}
+
+/* After a look at everything that was written. */
+static void take_size(struct cached_file *file, const struct attributes *attributes)
+{
+	file->sized = (struct sized){.ms = cached_now_ms(),
+		.mtime = attributes->mtime,
+		.ctime = attributes->ctime,
+		.write_count = file->extra->write_count};
 }
 
 /* Asks the workspace.  For an unnamed file the workspace answers the create first, so the reply to
@@ -49,16 +80,22 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, struct cache
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
 	struct asking asking;
+	uint32_t begun;
 	int r, r_name;
 
 	cached_enter(c);
+	begun = cached_begin_looking(file->extra);
 	cached_ask(c, ctx, &asking);
 	r = workspace_getattr(ctx, c->base.inner, object, ret_attributes);
 	r_name = cached_take_name(c, ctx, file);
 	cached_end_asking(c, ctx, &asking);
 	r = r_name < 0 ? r_name : r;
-	if (r == 0)
+	if (r == 0) {
 		cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
+		cached_end_looking(file->extra, begun);
+		if (file->extra->seen_turns == file->extra->turns)
+			take_size(file, ret_attributes);
+	}
 	cached_leave(c);
 	return r;
 }
@@ -74,7 +111,11 @@ int cached_file_getattr(
 	cached_enter(c);
 	if (file->unnamed && !file->writes.begun) {
 		*ret_attributes = file->attributes;
-		return answer_unchanged(c, ctx);
+		return answer_from_cache(c, ctx);
+	}
+	if (ctx->size_only && guess_size(c, file, ret_attributes)) {
+		ctx->served.is_async = true;
+		return answer_from_cache(c, ctx);
 	}
 	if (!file->unnamed || !LIST_EMPTY(&c->deferred)) {
 		cached_wait_for_name(c, ctx, file);
@@ -84,10 +125,7 @@ int cached_file_getattr(
 	if (is_known || is_cut_off(c, file)) {
 		if (!is_known)
 			last_attributes(file, ret_attributes);
-		c->statistics.hits++;
-		ctx->served.from_cache = true;
-		cached_leave(c);
-		return 0;
+		return answer_from_cache(c, ctx);
 	}
 	cached_leave(c);
 	r = cached_file_inner(ctx, file, &object.file);

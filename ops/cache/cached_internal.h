@@ -44,6 +44,8 @@
 enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is fetched whole */
 	LARGE_FILE_MAX_BYTES = 4 << 20, /* larger than those: kept once a caller has read it all */
+	SIZE_GUESS_MS =
+		1000, /* how long the size of a file that is written here is not asked for */
 	HASH_BYTES = 16,
 	MISSED_NAMES = 16,
 };
@@ -95,6 +97,8 @@ struct extra {
 	struct directory *directory;
 	uint64_t write_count;
 	uint32_t writers;    /* handles with unflushed writes */
+	uint32_t turns;      /* writes and deferred changes that have begun */
+	uint32_t seen_turns; /* ... and had ended before the last look at the attributes */
 	bool locked;         /* byte ranges have been locked through this mount */
 	uint64_t granted_at; /* position of the last lock grant: while a handle has or had locks,
 			      * attributes from below it are not used; UINT64_MAX: none are */
@@ -227,7 +231,13 @@ struct cached_file {
 	struct assembly *assembly; /* content collected from reads so far, or NULL; under lock */
 	bool dirty;                /* has unflushed writes, counted in extra->writers; under lock */
 	struct writes writes;      /* under lock */
-	struct buffer capture;     /* what was written so far, from offset 0; under lock */
+	struct sized {
+		uint64_t ms; /* when the attributes were asked for; 0: nothing is known */
+		struct timespec mtime, ctime;
+		uint64_t write_count; /* of `extra`, if nothing but cached_write() followed */
+		uint64_t written_end; /* of that; 0: nothing was written */
+	} sized;                      /* under lock */
+	struct buffer capture;        /* what was written so far, from offset 0; under lock */
 	uint64_t captured_writes;
 	bool capturing;
 	bool written;           /* `dirty` by a write; false: only by deferred attribute changes */
@@ -567,6 +577,11 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
  * used from the begin until a flush that started after the end. */
 void cached_begin_write(struct cached_file *file);
 void cached_end_write(struct cached_file *file);
+
+/* Around a look at the attributes of the object (NULL is fine), which are used if nothing was
+ * being written then. */
+uint32_t cached_begin_looking(const struct extra *extra);
+void cached_end_looking(struct extra *extra, uint32_t begun);
 
 /* ---- cached_tidy.c ----------------------------------------------------------------- */
 

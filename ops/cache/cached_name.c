@@ -78,14 +78,20 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	static const struct object_id unknown;
 	struct object_id directory;
 	struct attributes attributes;
+	struct found found;
+	uint32_t begun;
 	int r;
 
 	cached_apply_deferred_at(c, ctx, object->path);
-	directory = cached_find_in(c, &object->parent, object->path).directory;
+	found = cached_find_in(c, &object->parent, object->path);
+	directory = found.directory;
+	begun = cached_begin_looking(extra_find(c, &found.id));
 	r = ask_once(c, ctx, object, &directory, &attributes);
 	/* The id was a guess of the cache, not the caller's: ask without it. */
 	if (r == -ESTALE && directory.inode && !object->parent.inode)
 		r = ask_once(c, ctx, object, &unknown, &attributes);
+	if (r == 0 && object_id_equal(&attributes.id, &found.id))
+		cached_end_looking(extra_find(c, &found.id), begun);
 	cached_leave(c);
 	if (r == 0 && is_other(&attributes.id, &object->id))
 		r = -ESTALE;

@@ -80,6 +80,7 @@ int cached_move_to_object(
 	file->attributes = *attributes;
 	file->extra = x;
 	x->writers += file->dirty;
+	x->turns += file->dirty;
 	LIST_INSERT_HEAD(&x->files, file, link);
 	return 0;
 }

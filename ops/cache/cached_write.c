@@ -48,11 +48,30 @@ void cached_begin_write(struct cached_file *file)
 	file->extra->writers += !file->dirty;
 	file->dirty = true;
 	file->writes.begun++;
+	file->extra->turns++;
 }
 
 void cached_end_write(struct cached_file *file)
 {
 	file->writes.ended++;
+}
+
+uint32_t cached_begin_looking(const struct extra *extra)
+{
+	const struct cached_file *file;
+
+	if (!extra || extra->writers > 1) /* the look is ordered behind the writes of one handle */
+		return 0;
+	LIST_FOREACH(file, &extra->files, link)
+		if (file->writes.begun != file->writes.ended)
+			return 0;
+	return extra->turns;
+}
+
+void cached_end_looking(struct extra *extra, uint32_t begun)
+{
+	if (extra && begun && extra->turns == begun)
+		extra->seen_turns = begun;
 }
 
 /* A change of the content begins: the cached content and attributes are no longer valid. */
@@ -84,15 +103,19 @@ ssize_t cached_write(struct op_context *ctx, struct open_file *open_file, const 
 		return r;
 	cached_enter(c);
 	begin_content(c, file);
-	if (!(file->flags & O_APPEND))
+	if (!(file->flags & O_APPEND)) {
+		file->sized.write_count++;
 		capture(file, data, size, offset);
-	else
+	} else {
 		file->capturing = false;
+	}
 	cached_leave(c);
 	written = workspace_write(ctx, inner, data, size, offset);
 	cached_enter(c);
 	if (written != (ssize_t)size)
 		file->capturing = false;
+	if (written > 0 && (uint64_t)(offset + written) > file->sized.written_end)
+		file->sized.written_end = (uint64_t)(offset + written);
 	cached_end_write(file);
 	cached_leave(c);
 	return written;

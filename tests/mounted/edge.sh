@@ -589,9 +589,9 @@ round_trips_of() {
 	"$ISTHMUS" log --json --op "$1" --path "$2" "$mnt" | sed -n 's/.*"round_trips":\([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# As a linker does: it writes and reads in turns, and the kernel asks before each write whether the file
-# has a capability, which the write would take away.
-test_a_new_file_is_not_asked_for_a_capability() {
+# As a linker does: it writes and reads in turns.  The kernel asks before each write whether the file
+# has a capability, which the write would take away, and before each read for the size.
+test_who_writes_and_reads_in_turns_waits_for_little() {
 	need python3
 	case "$uri" in helper:*) ;; *) skip "only where requests wait for a far end" ;; esac
 	python3 - "$mnt/linked" <<-'END' || return
@@ -602,8 +602,40 @@ test_a_new_file_is_not_asked_for_a_capability() {
 		    os.pread(fd, 4, n * 100)
 		    time.sleep(0.02)
 	END
-	"$ISTHMUS" log --op getxattr --path linked "$mnt" | grep -q linked || skip "this kernel does not ask"
-	expect 0 "$(round_trips_of getxattr linked)" "round trips"
+	expect 0 "$(round_trips_of getxattr linked)" "round trips for a capability"
+	# One, and one more a second.
+	[ "$(round_trips_of getattr linked)" -le 5 ] || fail "the size is asked for each time"
+}
+
+test_who_writes_sees_what_others_append_and_truncate() {
+	need python3
+	case "$uri" in mem:*) skip "nobody else can change a mem: workspace" ;; esac
+	python3 - "$mnt/grows" "$backing/grows" <<-'END'
+		import os, sys, time
+		path, place = sys.argv[1:]
+		def becomes(expected):
+		    end = time.monotonic() + 5 * int(os.environ.get("TEST_PATIENCE", 1))
+		    while True:
+		        os.pwrite(fd, b"O", 0)
+		        got = os.pread(fd, 100, 0)
+		        if got == expected:
+		            return
+		        assert time.monotonic() < end, got
+		fd = os.open(path, os.O_CREAT | os.O_RDWR)
+		os.write(fd, b"ours ")
+		becomes(b"Ours ")
+		with open(place, "ab") as file:
+		    file.write(b"theirs")
+		becomes(b"Ours theirs")
+		os.truncate(place, 2)
+		becomes(b"Ou")
+		os.pwrite(fd, b"more", 2)
+		becomes(b"Oumore")
+		assert os.fstat(fd).st_size == 6
+		os.close(fd)
+		with open(place, "rb") as file:
+		    assert file.read() == b"Oumore"
+	END
 }
 
 # The kernel closes such files, which is a request that it waits for, while it holds a lock that

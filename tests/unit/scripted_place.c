@@ -364,6 +364,19 @@ static ssize_t scripted_read(
 }
 
 /* It arrives when it is flushed. */
+static void apply_writes(struct handle *handle)
+{
+	struct object *object = handle->object;
+
+	if (handle->end) {
+		object->letter = handle->letter;
+		resize(object, handle->end > object->attributes.size_bytes
+				       ? handle->end
+				       : object->attributes.size_bytes);
+	}
+	handle->end = 0;
+}
+
 static ssize_t scripted_write(
 	struct op_context *ctx, struct open_file *file, const void *data, size_t size, off_t offset)
 {
@@ -375,6 +388,7 @@ static ssize_t scripted_write(
 	if ((uint64_t)offset + size > handle->end)
 		handle->end = (uint64_t)offset + size;
 	run_once(&during_a_write);
+	apply_writes(handle);
 	pthread_mutex_unlock(&lock);
 	return (ssize_t)size;
 }
@@ -385,13 +399,7 @@ static int scripted_flush(struct op_context *ctx, struct open_file *file)
 	struct handle *handle = handle_of(file);
 	struct object *object = handle->object;
 
-	if (handle->end) {
-		object->letter = handle->letter;
-		resize(object, handle->end > object->attributes.size_bytes
-				       ? handle->end
-				       : object->attributes.size_bytes);
-	}
-	handle->end = 0;
+	apply_writes(handle);
 	number(&call);
 	call.facts.object = object->attributes;
 	return reply(&call, 0);

@@ -221,11 +221,12 @@ static void test_an_answer_from_before_an_own_change_is_not_believed(void)
 
 static struct open_file *written;
 
-static void flush_it(void)
+static void write_and_flush(void)
 {
 	struct op_context ctx;
 
 	op_context_init(&ctx);
+	CHECK_RC(4, workspace_write(&ctx, written, "data", 4, 4));
 	CHECK_RC(0, workspace_flush(&ctx, written));
 }
 
@@ -234,11 +235,11 @@ static void test_an_answer_from_before_a_flush_is_not_believed(void)
 	setup();
 	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &written, &seen));
 	CHECK_RC(4, workspace_write(&context, written, "data", 4, 0));
-	before_it_arrives = flush_it;
-	CHECK_RC(0, look("d/a"));
-	CHECK_RC(0, seen.size_bytes);
+	before_it_arrives = write_and_flush;
 	CHECK_RC(0, look("d/a"));
 	CHECK_RC(4, seen.size_bytes);
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(8, seen.size_bytes);
 	CHECK_RC(0, workspace_close(&context, written));
 	teardown();
 }

@@ -152,6 +152,110 @@ static void test_a_flush_during_a_change_of_the_room_does_not_settle_it(void)
 	close_it();
 }
 
+/* ---- Between writes ------------------------------------------------------------------- */
+
+static void test_a_look_after_the_last_write_counts(void)
+{
+	open_it();
+	write_at(0);
+	CHECK_RC(1, looks_for_attributes());
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(4, seen.size_bytes);
+	write_at(4);
+	CHECK_RC(1, looks_for_attributes());
+	CHECK_RC(8, seen.size_bytes);
+	place_set_size("d/a", 20);
+	place_tell("d/a");
+	CHECK_RC(0, looks_for_attributes());
+	CHECK_RC(20, seen.size_bytes);
+	close_it();
+}
+
+static void test_a_look_during_a_write_does_not(void)
+{
+	open_it();
+	write_at(0);
+	before_it_arrives = write_more;
+	CHECK_RC(0, look("d/a"));
+	CHECK_RC(1, looks_for_attributes());
+	CHECK_RC(8, seen.size_bytes);
+	close_it();
+}
+
+/* How the kernel asks before it reads. */
+static unsigned looks_for_the_size(uint64_t expected)
+{
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	ctx.size_only = true;
+	place_looks();
+	CHECK_RC(0, workspace_getattr(&ctx, w, &OBJECT_OF(file), &seen));
+	CHECK_RC(expected, seen.size_bytes);
+	return place_looks();
+}
+
+static void test_the_size_of_what_is_written_here_is_not_asked_for(void)
+{
+	struct timespec ctime;
+
+	open_it();
+	write_at(0);
+	CHECK_RC(1, looks_for_the_size(4));
+	ctime = seen.ctime;
+	write_at(8);
+	CHECK_RC(0, looks_for_the_size(12));
+	write_at(2);
+	CHECK_RC(0, looks_for_the_size(12));
+	CHECK_RC(0, memcmp(&ctime, &seen.ctime, sizeof(ctime)));
+	CHECK_RC(1, looks_for_attributes());
+	CHECK(memcmp(&ctime, &seen.ctime, sizeof(ctime)) != 0);
+	CHECK_RC(12, seen.size_bytes);
+	close_it();
+}
+
+static void test_what_others_append_counts(void)
+{
+	open_it();
+	write_at(0);
+	CHECK_RC(1, looks_for_the_size(4));
+	write_at(4);
+	place_set_size("d/a", 20);
+	place_tell("d/a");
+	CHECK_RC(0, looks_for_the_size(20));
+	close_it();
+}
+
+static void test_what_others_truncate_is_seen_after_a_while(void)
+{
+	open_it();
+	write_at(0);
+	CHECK_RC(1, looks_for_the_size(4));
+	write_at(4);
+	place_set_size("d/a", 1);
+	place_tell("d/a");
+	usleep(1100 * 1000);
+	CHECK_RC(1, looks_for_the_size(1));
+	close_it();
+}
+
+static void test_the_size_is_asked_for_after_another_change(void)
+{
+	struct open_file *other;
+	struct attributes want = {.size_bytes = 2};
+
+	open_it();
+	CHECK_RC(0, workspace_open_file(&context, w, &OBJECT_AT("d/a"), O_RDWR, &other, &seen));
+	write_at(0);
+	CHECK_RC(1, looks_for_the_size(4));
+	write_at(4);
+	CHECK_RC(0, looks_for_the_size(8));
+	CHECK_RC(0, workspace_setattr(&context, w, &OBJECT_OF(other), SET_SIZE, &want, &seen));
+	CHECK_RC(1, looks_for_the_size(2));
+	CHECK_RC(0, workspace_close(&context, other));
+	close_it();
+}
+
 /* ---- Attribute changes that wait for the flush ------------------------------------- */
 
 static pthread_t flusher;
@@ -208,4 +312,8 @@ TEST_MAIN("cached_writes", TEST(test_what_was_flushed_is_known),
 	TEST(test_what_is_written_during_a_change_of_the_room_is_asked_for),
 	TEST(test_a_change_of_the_room_settles_itself),
 	TEST(test_a_flush_during_a_change_of_the_room_does_not_settle_it),
-	TEST(test_what_was_closed_is_known))
+	TEST(test_what_was_closed_is_known), TEST(test_a_look_after_the_last_write_counts),
+	TEST(test_a_look_during_a_write_does_not),
+	TEST(test_the_size_of_what_is_written_here_is_not_asked_for),
+	TEST(test_what_others_append_counts), TEST(test_what_others_truncate_is_seen_after_a_while),
+	TEST(test_the_size_is_asked_for_after_another_change))
