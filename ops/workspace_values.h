@@ -116,7 +116,7 @@ struct op_context {
 	enum create_hint create_hint;
 
 	/* getattr through a handle: only the size matters.  It may be answered from what this mount
-	 * has written, with other attributes as they were before (served.is_async). */
+	 * has written (served.is_async); the times are not known then. */
 	bool size_only;
 
 	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */

@@ -10,9 +10,28 @@
 #include "ops/support/cleanup.h"
 #include "ops/workspace.h"
 
-static void reply_attributes(struct request *r, struct inode *inode, int result,
-	const struct attributes *attributes, bool is_async)
+static struct timespec time_of(int64_t ns)
 {
+	bool borrows = ns % 1000000000 < 0;
+
+	return (struct timespec){.tv_sec = ns / 1000000000 - borrows,
+		.tv_nsec = ns % 1000000000 + (borrows ? 1000000000 : 0)};
+}
+
+/* With the times that the kernel has: at others it would drop its pages. */
+static void keep_times(struct request *r, struct inode *inode, struct attributes *attributes)
+{
+	struct inode_state state;
+
+	inode_table_state(r->mount->inodes, inode, &state);
+	attributes->mtime = time_of(state.version.mtime_ns);
+	attributes->ctime = time_of(state.version.ctime_ns);
+}
+
+static void reply_attributes(
+	struct request *r, struct inode *inode, int result, struct attributes *attributes)
+{
+	bool is_async = r->op.served.is_async;
 	struct inode_note note;
 	struct stat stat;
 	double ttl = 0;
@@ -21,10 +40,12 @@ static void reply_attributes(struct request *r, struct inode *inode, int result,
 		request_finish(r, result);
 		return;
 	}
+	if (is_async && r->op.size_only)
+		keep_times(r, inode, attributes);
 	session_stat(r->session, inode, attributes, &stat);
-	if (!r->by_name && !is_async) {
+	if (!r->by_name && (!is_async || r->op.size_only)) {
 		inode_table_note(r->mount->inodes, inode, attributes, &note);
-		ttl = session_ttl(r->session, note.lifetime);
+		ttl = is_async ? 0 : session_ttl(r->session, note.lifetime);
 		session_keep_pages(r->session, inode, &note);
 	}
 	request_record(r, 0);
@@ -44,14 +65,6 @@ static int locate_object(struct request *r, struct inode *inode, const struct fu
 		.id = inode_table_id(r->mount->inodes, inode),
 		.file = handle->file};
 	return 0;
-}
-
-static struct timespec time_of(int64_t ns)
-{
-	bool borrows = ns % 1000000000 < 0;
-
-	return (struct timespec){.tv_sec = ns / 1000000000 - borrows,
-		.tv_nsec = ns % 1000000000 + (borrows ? 1000000000 : 0)};
 }
 
 /* A directory that was removed or replaced, and that a process may still have open or work in; or a
@@ -115,7 +128,7 @@ void session_getattr(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi)
 	/* Not fstat(2), which comes without the handle: the kernel is about to read or to seek. */
 	r.op.size_only = fi;
 	result = get_attributes(&r, inode, fi, &attributes);
-	reply_attributes(&r, inode, result, &attributes, r.op.served.is_async);
+	reply_attributes(&r, inode, result, &attributes);
 }
 
 /* Sent only where the kernel does not check permissions itself: only root gets in, and
@@ -215,7 +228,7 @@ void session_setattr(fuse_req_t fuse, fuse_ino_t ino, struct stat *stat, int fus
 			result = workspace_getattr(&r.op, r.mount->workspace, &object, &attributes);
 	} while (request_retry_name(&r, result, inode));
 	result = request_object_result(&r, inode, result);
-	reply_attributes(&r, inode, result, &attributes, r.op.served.is_async);
+	reply_attributes(&r, inode, result, &attributes);
 	dropper_replied(s->dropper, reply, inode, result == 0 ? &attributes : NULL);
 	inode_table_unref(s->mount->inodes, inode);
 }

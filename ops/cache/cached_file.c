@@ -44,9 +44,8 @@ static int answer_from_cache(struct cached *c, struct op_context *ctx)
 }
 
 /* Of a handle that alone writes to the file: the size is that of the last look or event, or where
- * a later write ended.  The times are those of before, as the kernel drops its pages when they
- * change.  Others may have truncated the file, and the event be an echo of our own write as well:
- * so the workspace is asked again after a while. */
+ * a later write ended.  Others may have truncated the file, and the event be an echo of our own
+ * write as well: so the workspace is asked again after a while. */
 static bool guess_size(
 	struct cached *c, const struct cached_file *file, struct attributes *ret_attributes)
 {
@@ -60,18 +59,14 @@ static bool guess_size(
 		return false;
 	if (ret_attributes->size_bytes < sized->written_end)
 		ret_attributes->size_bytes = sized->written_end;
-	ret_attributes->mtime = sized->mtime;
-	ret_attributes->ctime = sized->ctime;
 	return true;
 }
 
 /* After a look at everything that was written. */
-static void take_size(struct cached_file *file, const struct attributes *attributes)
+static void take_size(struct cached_file *file)
 {
-	file->sized = (struct sized){.ms = cached_now_ms(),
-		.mtime = attributes->mtime,
-		.ctime = attributes->ctime,
-		.write_count = file->extra->write_count};
+	file->sized =
+		(struct sized){.ms = cached_now_ms(), .write_count = file->extra->write_count};
 }
 
 /* Asks the workspace.  For an unnamed file the workspace answers the create first, so the reply to
@@ -94,7 +89,7 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, struct cache
 		cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
 		cached_end_looking(file->extra, begun);
 		if (file->extra->seen_turns == file->extra->turns)
-			take_size(file, ret_attributes);
+			take_size(file);
 	}
 	cached_leave(c);
 	return r;

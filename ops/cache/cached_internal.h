@@ -232,8 +232,7 @@ struct cached_file {
 	bool dirty;                /* has unflushed writes, counted in extra->writers; under lock */
 	struct writes writes;      /* under lock */
 	struct sized {
-		uint64_t ms; /* when the attributes were asked for; 0: nothing is known */
-		struct timespec mtime, ctime;
+		uint64_t ms;          /* when the size was asked for; 0: it is not known */
 		uint64_t write_count; /* of `extra`, if nothing but cached_write() followed */
 		uint64_t written_end; /* of that; 0: nothing was written */
 	} sized;                      /* under lock */
