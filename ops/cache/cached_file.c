@@ -75,7 +75,7 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, struct cache
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
 	struct asking asking;
-	uint32_t begun;
+	uint64_t begun;
 	int r, r_name;
 
 	cached_enter(c);
@@ -88,7 +88,7 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, struct cache
 	if (r == 0) {
 		cached_learn_attributes(c, &asking.look, ret_attributes, FROM_LOOK, NULL);
 		cached_end_looking(file->extra, begun);
-		if (file->extra->seen_turns == file->extra->turns)
+		if (file->extra->seen_turn == file->extra->turn)
 			take_size(file);
 	}
 	cached_leave(c);

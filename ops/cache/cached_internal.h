@@ -96,10 +96,10 @@ struct extra {
 	LIST_HEAD(, cached_file) files; /* open handles */
 	struct directory *directory;
 	uint64_t write_count;
-	uint32_t writers;    /* handles with unflushed writes */
-	uint32_t turns;      /* writes and deferred changes that have begun */
-	uint32_t seen_turns; /* ... and had ended before the last look at the attributes */
-	bool locked;         /* byte ranges have been locked through this mount */
+	uint32_t writers;   /* handles with unflushed writes */
+	uint64_t turn;      /* of the last write or deferred change that has begun (cached.turns) */
+	uint64_t seen_turn; /* ... and had ended, as all others, before a look at the attributes */
+	bool locked;        /* byte ranges have been locked through this mount */
 	uint64_t granted_at; /* position of the last lock grant: while a handle has or had locks,
 			      * attributes from below it are not used; UINT64_MAX: none are */
 	uint64_t granted_ms; /* time of that grant: after a later loss of events no attributes are
@@ -192,6 +192,7 @@ struct cached {
 	uint64_t stats_changes;                  /* value of `changes` at that time */
 	bool stats_come;                         /* a request for them is running */
 	uint64_t changes;                        /* counts own changes and changes from the feed */
+	uint64_t turns; /* counts writes and deferred changes that have begun */
 	struct cached_stats statistics;
 
 	uint64_t updates;     /* counts facts learnt */
@@ -579,8 +580,8 @@ void cached_end_write(struct cached_file *file);
 
 /* Around a look at the attributes of the object (NULL is fine), which are used if nothing was
  * being written then. */
-uint32_t cached_begin_looking(const struct extra *extra);
-void cached_end_looking(struct extra *extra, uint32_t begun);
+uint64_t cached_begin_looking(const struct extra *extra);
+void cached_end_looking(struct extra *extra, uint64_t begun);
 
 /* ---- cached_tidy.c ----------------------------------------------------------------- */
 

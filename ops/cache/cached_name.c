@@ -79,7 +79,7 @@ static int ask_attributes(struct cached *c, struct op_context *ctx, const struct
 	struct object_id directory;
 	struct attributes attributes;
 	struct found found;
-	uint32_t begun;
+	uint64_t begun;
 	int r;
 
 	cached_apply_deferred_at(c, ctx, object->path);

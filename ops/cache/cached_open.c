@@ -80,7 +80,8 @@ int cached_move_to_object(
 	file->attributes = *attributes;
 	file->extra = x;
 	x->writers += file->dirty;
-	x->turns += file->dirty;
+	if (file->dirty)
+		x->turn = ++c->turns;
 	LIST_INSERT_HEAD(&x->files, file, link);
 	return 0;
 }

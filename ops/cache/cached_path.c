@@ -197,7 +197,7 @@ bool cached_get_attributes(
 {
 	const struct extra *x = extra_find(c, id);
 
-	if (x && ((x->writers > 0 && x->seen_turns != x->turns) || !extra_is_usable(c, x)))
+	if (x && ((x->writers > 0 && x->seen_turn != x->turn) || !extra_is_usable(c, x)))
 		return false;
 	return tree_get_attributes(c->tree, id, cached_now_ms(), ret_attributes) != TREE_ASK;
 }

@@ -48,7 +48,7 @@ void cached_begin_write(struct cached_file *file)
 	file->extra->writers += !file->dirty;
 	file->dirty = true;
 	file->writes.begun++;
-	file->extra->turns++;
+	file->extra->turn = ++cached_of_file(file)->turns;
 }
 
 void cached_end_write(struct cached_file *file)
@@ -56,7 +56,7 @@ void cached_end_write(struct cached_file *file)
 	file->writes.ended++;
 }
 
-uint32_t cached_begin_looking(const struct extra *extra)
+uint64_t cached_begin_looking(const struct extra *extra)
 {
 	const struct cached_file *file;
 
@@ -65,13 +65,13 @@ uint32_t cached_begin_looking(const struct extra *extra)
 	LIST_FOREACH(file, &extra->files, link)
 		if (file->writes.begun != file->writes.ended)
 			return 0;
-	return extra->turns;
+	return extra->turn;
 }
 
-void cached_end_looking(struct extra *extra, uint32_t begun)
+void cached_end_looking(struct extra *extra, uint64_t begun)
 {
-	if (extra && begun && extra->turns == begun)
-		extra->seen_turns = begun;
+	if (extra && begun && extra->turn == begun)
+		extra->seen_turn = begun;
 }
 
 /* A change of the content begins: the cached content and attributes are no longer valid. */
