@@ -159,7 +159,7 @@ test_a_restarting_container() {
 	"$engine" run -d --name again --restart always --network none localhost/isthmus-test-box:1 false >/dev/null 2>&1 || true
 	wait_for 10 "$engine" inspect again || fail "not made"
 	refused again "$engine://again/work"
-	remove_box again
+	wait_for 10 remove_box again || fail "still there" # podman refuses while it is being started
 }
 
 # finds FINDING TEXT: the doctor's lines about a container have it.

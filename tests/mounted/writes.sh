@@ -328,6 +328,7 @@ test_who_gets_a_released_lock_finds_what_was_written() {
 	begin_in guarded
 	echo >"$backing/guarded/lock"
 	echo >"$backing/guarded/data"
+	wait_for 5 test -e "$mnt/guarded/data" || fail "does not show"
 	python3 - "$mnt/guarded" "$backing/guarded" <<-'END'
 		import fcntl, os, subprocess, sys, time
 		here, there = sys.argv[1:]
