@@ -44,8 +44,7 @@
 enum {
 	SMALL_FILE_MAX_BYTES = 256 << 10, /* files whose content is fetched whole */
 	LARGE_FILE_MAX_BYTES = 4 << 20, /* larger than those: kept once a caller has read it all */
-	SIZE_GUESS_MS =
-		1000, /* how long the size of a file that is written here is not asked for */
+	SIZE_GUESS_MS = 1000, /* after this the size of a file written here is asked for again */
 	HASH_BYTES = 16,
 	MISSED_NAMES = 16,
 };
@@ -96,10 +95,10 @@ struct extra {
 	LIST_HEAD(, cached_file) files; /* open handles */
 	struct directory *directory;
 	uint64_t write_count;
-	uint32_t writers;   /* handles with unflushed writes */
-	uint64_t turn;      /* of the last write or deferred change that has begun (cached.turns) */
-	uint64_t seen_turn; /* ... and had ended, as all others, before a look at the attributes */
-	bool locked;        /* byte ranges have been locked through this mount */
+	uint64_t turn;       /* number (of cached.turns) of the last write or deferred change */
+	uint64_t seen_turn;  /* `turn` at the last look that came after all of them had ended */
+	uint32_t writers;    /* handles with unflushed writes */
+	bool locked;         /* byte ranges have been locked through this mount */
 	uint64_t granted_at; /* position of the last lock grant: while a handle has or had locks,
 			      * attributes from below it are not used; UINT64_MAX: none are */
 	uint64_t granted_ms; /* time of that grant: after a later loss of events no attributes are
@@ -192,7 +191,7 @@ struct cached {
 	uint64_t stats_changes;                  /* value of `changes` at that time */
 	bool stats_come;                         /* a request for them is running */
 	uint64_t changes;                        /* counts own changes and changes from the feed */
-	uint64_t turns; /* counts writes and deferred changes that have begun */
+	uint64_t turns; /* counts writes and deferred changes, when they begin */
 	struct cached_stats statistics;
 
 	uint64_t updates;     /* counts facts learnt */
@@ -234,8 +233,8 @@ struct cached_file {
 	struct writes writes;      /* under lock */
 	struct sized {
 		uint64_t ms;          /* when the size was asked for; 0: it is not known */
-		uint64_t write_count; /* of `extra`, if nothing but cached_write() followed */
-		uint64_t written_end; /* of that; 0: nothing was written */
+		uint64_t write_count; /* that `extra` has as long as only cached_write() follows */
+		uint64_t written_end; /* the highest end of those writes; 0: there was none */
 	} sized;                      /* under lock */
 	struct buffer capture;        /* what was written so far, from offset 0; under lock */
 	uint64_t captured_writes;
@@ -578,8 +577,9 @@ void cached_apply_all_deferred(struct cached *c, struct op_context *ctx);
 void cached_begin_write(struct cached_file *file);
 void cached_end_write(struct cached_file *file);
 
-/* Around a look at the attributes of the object (NULL is fine), which are used if nothing was
- * being written then. */
+/* Call these before and after asking the workspace for the attributes of an object: if no write to
+ * it was under way, or began meanwhile, the attributes count although it has unflushed writes.
+ * `extra` may be NULL. */
 uint64_t cached_begin_looking(const struct extra *extra);
 void cached_end_looking(struct extra *extra, uint64_t begun);
 

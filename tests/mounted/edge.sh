@@ -397,7 +397,7 @@ test_an_open_brings_nothing_of_before_back() {
 		        if number(os.pread(fd, 4, 0)) < written:
 		            stale.add(written)
 		        os.close(fd)
-		    # The kernel can be too late with one: ops/cache/COHERENCE.md, "What is left out".
+		    # A stalled writer can cause one: ops/cache/COHERENCE.md, "What is left out".
 		    assert len(stale) <= 1, f"what was written is not read: {sorted(stale)}"
 		def write():
 		    count = 0

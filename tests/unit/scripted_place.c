@@ -363,7 +363,7 @@ static ssize_t scripted_read(
 	return (ssize_t)size;
 }
 
-/* It arrives when it is flushed. */
+/* After this a look at the object shows what was written. */
 static void apply_writes(struct handle *handle)
 {
 	struct object *object = handle->object;

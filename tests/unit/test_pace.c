@@ -132,7 +132,7 @@ static void test_a_fast_link_is_used_to_the_full(void)
 	}
 }
 
-/* Without a window that makes others wait for long. */
+/* The window grows fast at first, but what it lets queue up delays others only briefly. */
 static void test_a_fast_link_is_soon_used(void)
 {
 	static const struct link fast = {100000000, 20000, 2000, 32 << 10};

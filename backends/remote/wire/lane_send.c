@@ -209,7 +209,7 @@ static int gather(struct lane *lane, struct iovec *vector)
 				break;
 			lane_queue_push(&lane->batch, m);
 			if (m->packed)
-				break; /* it does not wait until the next one is, too */
+				break; /* send it before the next one is compressed */
 		}
 	}
 	for (struct message *m = lane->batch.first; m; m = m->next) {
@@ -268,11 +268,11 @@ static bool has_packed(const struct lane *lane)
 	return false;
 }
 
-/* Writes what is queued until the descriptor is full; whoever is not the writer thread leaves most
- * of it to that, and nearly all of what has to be compressed: a receiver would read
- * acknowledgements late, and the link look full.  Under the lock, which it releases while it
- * writes.  -errno when the connection is broken: the caller reports that by callbacks.lost, after
- * releasing the lock. */
+/* Writes what is queued until the descriptor is full.  Threads other than the writer stop after
+ * CALLER_BYTES or one compressed frame, and wake the writer to go on: the thread that reads
+ * acknowledgements would read them late if it compressed much, and the link would seem to be full.
+ * Under the lock, which it releases while it writes.  -errno when the connection is broken: the
+ * caller reports that by callbacks.lost, after releasing the lock. */
 static int pump(struct lane *lane, bool is_writer)
 {
 	bool packed = false;
