@@ -176,7 +176,6 @@ int local_close(struct op_context *ctx, struct open_file *open_file)
 	if (file->access != O_RDONLY)
 		local_changing_file(file);
 	r = close(file->fd) < 0 && errno != EINTR ? -errno : 0;
-	local_locks_released(locks);
 	free(file);
 	return r;
 }

@@ -149,9 +149,6 @@ void local_locks_free(struct local_locks *locks); /* NULL is fine */
 /* Drops the POSIX locks that were taken through this handle only. */
 void local_locks_forget_file(struct local_locks *locks, const struct local_file *file);
 
-/* Some lock may be free now: makes all that wait for one try again. */
-void local_locks_released(struct local_locks *locks);
-
 /* ---- The operations, as in ops/workspace.h ------------------------------------ */
 
 WORKSPACE_DECLARE_OPERATIONS(local)

@@ -3,14 +3,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "ops/support/clock.h"
 #include "ops/support/hash_seed.h"
 #include "ops/support/hash_table.h"
+
+#ifndef sigev_notify_thread_id /* glibc before 2.38 */
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+enum { INTERRUPT_MS = 50 }; /* how long a wait goes on that nobody wants any more */
 
 /*
  * The POSIX locks of one owner on one file are open-file-description locks of a description
@@ -30,36 +37,29 @@ struct lock_owner {
 
 struct local_locks {
 	pthread_mutex_t mutex;
-	pthread_cond_t released;
-	atomic_uint waiting; /* for that */
 	atomic_uint owner_count;
 	struct hash_table owners; /* by file; under mutex */
 };
 
-/* The release of a lock here is noticed at once; that of others at the workspace is polled for. */
-enum { LOCK_WAIT_FIRST_MS = 1, LOCK_WAIT_MAX_MS = 50 };
+static void interrupt(int signal)
+{
+	(void)signal;
+}
 
 int local_locks_new(struct local_locks **ret_locks)
 {
 	struct local_locks *locks = calloc(1, sizeof(*locks));
+	struct sigaction action = {.sa_handler = interrupt};
 
 	if (!locks || hash_table_init_small(&locks->owners) < 0) {
 		free(locks);
 		return -ENOMEM;
 	}
 	pthread_mutex_init(&locks->mutex, NULL);
-	clock_cond_init(&locks->released);
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGRTMIN, &action, NULL); /* see wait_lock() */
 	*ret_locks = locks;
 	return 0;
-}
-
-void local_locks_released(struct local_locks *locks)
-{
-	if (!locks->waiting)
-		return;
-	pthread_mutex_lock(&locks->mutex);
-	pthread_cond_broadcast(&locks->released);
-	pthread_mutex_unlock(&locks->mutex);
 }
 
 /* ---- The table: the owners of one file share a chain --------------------------------------- */
@@ -106,7 +106,6 @@ void local_locks_free(struct local_locks *locks)
 		owner_free(owner);
 	}
 	hash_table_done(&locks->owners);
-	pthread_cond_destroy(&locks->released);
 	pthread_mutex_destroy(&locks->mutex);
 	free(locks);
 }
@@ -216,7 +215,6 @@ int local_lock_release_owner(struct op_context *ctx, struct open_file *open_file
 	if (at)
 		remove_owner(locks, at);
 	pthread_mutex_unlock(&locks->mutex);
-	local_locks_released(locks);
 	return 0;
 }
 
@@ -237,61 +235,59 @@ static struct flock to_kernel(const struct file_lock *lock)
 	};
 }
 
-static int try_lock(int fd, const struct file_lock *lock)
+static int set_lock(int fd, const struct file_lock *lock, bool wait)
 {
 	struct flock range = to_kernel(lock);
 	int r;
 
 	if (lock->kind == LOCK_KIND_FLOCK)
-		r = flock(fd, flock_operations[lock->type] | LOCK_NB);
+		r = flock(fd, flock_operations[lock->type] | (wait ? 0 : LOCK_NB));
 	else
-		r = fcntl(fd, F_OFD_SETLK, &range);
+		r = fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &range);
 	if (r < 0)
 		return errno == EACCES ? -EAGAIN : -errno;
 	return 0;
 }
 
-/* Waits until a lock is released here, or for `wait_ms`, unless the lock can be had. */
-static int try_or_wait(
-	struct local_locks *locks, int fd, const struct file_lock *lock, int64_t wait_ms)
+/* Sends SIGRTMIN to this thread every so often. */
+static int start_interrupting(timer_t *ret_timer)
 {
-	int r;
+	const struct timespec interval = {.tv_nsec = INTERRUPT_MS * 1000000};
+	struct sigevent to_thread = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
 
-	pthread_mutex_lock(&locks->mutex);
-	locks->waiting++; /* first, so that a release after the attempt is not missed */
-	r = try_lock(fd, lock);
-	if (r == -EAGAIN)
-		clock_cond_wait_ms(&locks->released, &locks->mutex, wait_ms);
-	locks->waiting--;
-	pthread_mutex_unlock(&locks->mutex);
+	to_thread.sigev_notify_thread_id = gettid();
+	if (timer_create(CLOCK_MONOTONIC, &to_thread, ret_timer) < 0)
+		return -errno;
+	timer_settime(*ret_timer, 0, &(struct itimerspec){interval, interval}, NULL);
+	return 0;
+}
+
+/* Waits in the kernel, which grants the lock at once, whoever releases it.  A signal ends that
+ * wait; one that comes just before it is followed by another. */
+static int wait_lock(struct op_context *ctx, int fd, const struct file_lock *lock)
+{
+	sigset_t interrupts, before;
+	timer_t timer;
+	int r = start_interrupting(&timer);
+
+	if (r < 0)
+		return r;
+	sigemptyset(&interrupts);
+	sigaddset(&interrupts, SIGRTMIN);
+	pthread_sigmask(SIG_UNBLOCK, &interrupts, &before);
+	do
+		r = set_lock(fd, lock, true);
+	while (r == -EINTR && !op_interrupted(ctx));
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	timer_delete(timer);
 	return r;
 }
 
-/* The kernel's own wait could only be interrupted by a signal to this thread. */
-static int wait_lock(
-	struct op_context *ctx, struct local_locks *locks, int fd, const struct file_lock *lock)
+static int try_lock(struct op_context *ctx, int fd, const struct file_lock *lock, bool wait)
 {
-	int64_t wait_ms = LOCK_WAIT_FIRST_MS;
-	int r;
+	int r = set_lock(fd, lock, false);
 
-	while ((r = try_or_wait(locks, fd, lock, wait_ms)) == -EAGAIN) {
-		if (op_interrupted(ctx))
-			return -EINTR;
-		wait_ms = wait_ms * 2 < LOCK_WAIT_MAX_MS ? wait_ms * 2 : LOCK_WAIT_MAX_MS;
-	}
-	return r;
-}
-
-static int set_lock(struct op_context *ctx, struct local_locks *locks, int fd,
-	const struct file_lock *lock, bool wait)
-{
-	int r = try_lock(fd, lock);
-
-	if (r == -EAGAIN && wait)
-		r = wait_lock(ctx, locks, fd, lock);
-	if (r == 0 && lock->type != LOCK_EXCLUSIVE)
-		local_locks_released(locks);
-	return r;
+	return r == -EAGAIN && wait ? wait_lock(ctx, fd, lock) : r;
 }
 
 int local_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
@@ -306,12 +302,12 @@ int local_lock(struct op_context *ctx, struct open_file *open_file, const struct
 		!lock->length)
 		return local_lock_release_owner(ctx, open_file, lock->owner);
 	if (lock->kind == LOCK_KIND_FLOCK) {
-		r = set_lock(ctx, locks, file->fd, lock, wait);
+		r = try_lock(ctx, file->fd, lock, wait);
 	} else {
 		r = get_owner(locks, file, lock, &owner);
 		if (r < 0)
 			return r;
-		r = set_lock(ctx, locks, owner->fd, lock, wait);
+		r = try_lock(ctx, owner->fd, lock, wait);
 		put_owner(locks, owner);
 	}
 	if (r == 0 && lock->type != LOCK_NONE) {

@@ -1,10 +1,14 @@
 #include "tests/contract/contract.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "ops/support/clock.h"
 
 static struct file_lock range(enum lock_type type, uint64_t owner, uint64_t offset, uint64_t length)
 {
@@ -391,6 +395,72 @@ PROMISE(locks_hold_against_processes_at_the_workspace)
 	CHECK_RC(0, lock_natively(f, true));
 }
 
+/* Locks the whole file, in a process of its own, until it is killed. */
+static pid_t hold_natively(struct fixture *f, bool use_flock)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[256], held;
+	int ready[2];
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/f", f->directory);
+	CHECK_RC(0, pipe(ready));
+	pid = fork();
+	if (pid == 0) {
+		int fd = open(path, O_RDWR);
+		int r = use_flock ? flock(fd, LOCK_EX) : fcntl(fd, F_SETLKW, &l);
+
+		if (r < 0 || write(ready[1], "h", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	CHECK_RC(1, read(ready[0], &held, 1));
+	close(ready[0]);
+	return pid;
+}
+
+static int compare_ms(const void *a, const void *b)
+{
+	return (*(const int64_t *)a > *(const int64_t *)b) -
+	       (*(const int64_t *)a < *(const int64_t *)b);
+}
+
+/* Nobody polls: the median says so, as single runs may be late on a busy machine. */
+PROMISE(a_lock_comes_at_once_when_a_process_there_releases_it)
+{
+	enum { ROUNDS = 7, LATE_MS = 10 };
+	struct open_file *a = NULL, *b = NULL;
+	int64_t late_ms[ROUNDS];
+
+	if (!f->directory || !open_two(f, &a, &b))
+		return;
+	for (int i = 0; i < ROUNDS; i++) {
+		bool use_flock = i % 2;
+		struct file_lock wanted =
+			use_flock ? whole(LOCK_EXCLUSIVE) : range(LOCK_EXCLUSIVE, 1, 3, 1);
+		pid_t holder = hold_natively(f, use_flock);
+		struct waiter waiter;
+
+		start_waiting(f, a, wanted, &waiter);
+		usleep(70000); /* a poll would be at its slowest by then */
+		CHECK(!waiter.done);
+		kill(holder, SIGKILL);
+		waitpid(holder, NULL, 0);
+		late_ms[i] = clock_now_ms();
+		pthread_join(waiter.thread, NULL);
+		late_ms[i] = clock_now_ms() - late_ms[i];
+		CHECK_RC(0, waiter.result);
+		wanted.type = LOCK_NONE;
+		CHECK_RC(0, lock(f, a, wanted));
+		lock_natively_soon(f, use_flock);
+	}
+	qsort(late_ms, ROUNDS, sizeof(late_ms[0]), compare_ms);
+	CHECK(late_ms[ROUNDS / 2] < LATE_MS);
+	close_two(f, a, b);
+}
+
 TEST_GROUP(locks_promises, TEST(flock_belongs_to_the_handle),
 	TEST(a_lock_tells_what_the_file_is_like),
 	TEST(what_is_read_behind_a_lock_is_what_was_written),
@@ -400,4 +470,5 @@ TEST_GROUP(locks_promises, TEST(flock_belongs_to_the_handle),
 	TEST(closing_a_handle_frees_what_was_locked_through_it),
 	TEST(posix_locks_do_not_mind_flocks), TEST(a_waiting_lock_comes_when_the_other_goes),
 	TEST(a_lock_comes_to_all_who_wait), TEST(a_waiting_lock_can_be_given_up),
+	TEST(a_lock_comes_at_once_when_a_process_there_releases_it),
 	TEST(locks_hold_against_processes_at_the_workspace));
