@@ -183,22 +183,30 @@ static int set_bytes(void *into, const char *text)
 	return 0;
 }
 
+/* Sets a flag if the text is `yes`. */
+static int set_word(
+	bool *into, const char *text, const char *option, const char *yes, const char *no)
+{
+	if (strcmp(text, yes) != 0 && strcmp(text, no) != 0)
+		return command_usage_error(
+			"mount", "%s takes \"%s\" or \"%s\", not \"%s\"", option, yes, no, text);
+	*into = strcmp(text, yes) == 0;
+	return 0;
+}
+
 static int set_log(void *into, const char *text)
 {
-	if (strcmp(text, "required") != 0 && strcmp(text, "best_effort") != 0)
-		return command_usage_error(
-			"mount", "log takes \"required\" or \"best_effort\", not \"%s\"", text);
-	*(bool *)into = strcmp(text, "required") == 0;
-	return 0;
+	return set_word(into, text, "log", "required", "best_effort");
 }
 
 static int set_watch_events(void *into, const char *text)
 {
-	if (strcmp(text, "on") != 0 && strcmp(text, "off") != 0)
-		return command_usage_error(
-			"mount", "watch_events takes \"on\" or \"off\", not \"%s\"", text);
-	*(bool *)into = strcmp(text, "off") == 0;
-	return 0;
+	return set_word(into, text, "watch_events", "off", "on");
+}
+
+static int set_locks(void *into, const char *text)
+{
+	return set_word(into, text, "locks", "local", "workspace");
 }
 
 /* cache=strict is an option of every mount; the place handles other values. */
@@ -236,6 +244,7 @@ static const struct {
 	{"log_reads", FIELD(log_reads), .flag = true},
 	{"log_secrets", FIELD(log_secrets), .flag = true},
 	{"io_uring", FIELD(io_uring), .flag = true},
+	{"locks", FIELD(locks_local), set_locks},
 	{"nonempty", FIELD(nonempty), .flag = true},
 	{"remount", FIELD(remount), .flag = true},
 	{"watch_events", FIELD(watch_events_off), set_watch_events},

@@ -243,6 +243,8 @@ static void print_status(const cJSON *status, const cJSON *stats)
 	print_writes(member(status, "writes"));
 	print_policy(member(status, "policy"));
 	print_traffic(status);
+	if (strcmp(text_member(status, "locks"), "local") == 0)
+		print_line("locks", "local: processes elsewhere do not see them");
 	print_watch_events(member(status, "watch_events"));
 	print_cache(member(member(status, "workspace"), "cache"));
 	command_format_size((uint64_t)json_integer(stats, "resident_bytes"), resident);

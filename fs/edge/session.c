@@ -71,7 +71,8 @@ static void session_init(void *user, struct fuse_conn_info *connection)
 	/* Listings without lookups: those come anyway. */
 	if (s->mount->options->cache_strict)
 		connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS);
-	if (!s->mount->workspace->ops->lock)
+	/* The kernel keeps the locks. */
+	if (!s->mount->workspace->ops->lock || s->mount->options->locks_local)
 		connection->want &= ~(unsigned)(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	connection->max_write = SESSION_REQUEST_MAX_BYTES;
 	connection->max_readahead = SESSION_REQUEST_MAX_BYTES;

@@ -36,6 +36,7 @@ struct mount_options {
 	uint64_t log_keep;     /* -o log_keep=: bytes; 0: the default */
 	char *log_anchor;      /* -o log_anchor=; NULL: none */
 	bool watch_events_off; /* -o watch_events=off */
+	bool locks_local;      /* -o locks=local: locks hold on this mount only */
 	bool nonempty;         /* -o nonempty: hide what the mount point contains */
 	uint32_t ttl_ms;       /* how long unwatched names and attributes are cached */
 };

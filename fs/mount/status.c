@@ -241,6 +241,7 @@ char *mount_status_json(struct mount *m, int check)
 	cJSON_AddBoolToObject(object, "read_only", m->options->read_only);
 	cJSON_AddStringToObject(object, "idmap", m->options->idmap_none ? "none" : "user");
 	cJSON_AddNumberToObject(object, "ttl_ms", m->options->ttl_ms);
+	cJSON_AddStringToObject(object, "locks", m->options->locks_local ? "local" : "workspace");
 	cJSON_AddStringToObject(object, "control", m->control_path ? m->control_path : "");
 	cJSON_AddStringToObject(object, "log", mount_log_path(m->log));
 	add_workspace(object, m, &status, root_state(check));

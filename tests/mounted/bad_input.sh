@@ -94,6 +94,7 @@ test_mistyped_words_are_guessed() {
 	refused 2 '"local:" has no option "size", which is for mem:; it has hide,' "$ISTHMUS" mount -o size=1M "local:$tmp" "$mnt"
 	refused 2 'ssh://[user@]host[:port][/dir]' "$ISTHMUS" mount nowhere:/srv/app "$mnt"
 	refused 2 'has no option "cache"' "$ISTHMUS" mount -o cache=on mem: "$mnt"
+	refused 2 'locks takes "local" or "workspace", not "lokal"' "$ISTHMUS" mount -o locks=lokal "local:$tmp" "$mnt"
 	refused 2 'write on, memory, off or strict' "$ISTHMUS" mount -o cache=strct "helper:$tmp" "$mnt"
 	refused 2 'option memory="lots" is not a size' "$ISTHMUS" mount -o memory=lots "helper:$tmp" "$mnt"
 	refused 2 'no less than 1048576' "$ISTHMUS" mount -o memory=4k "helper:$tmp" "$mnt"

@@ -103,6 +103,32 @@ test_locks_of_a_killed_daemon_go_with_the_next_mount() {
 	umount_here
 }
 
+test_local_locks_hold_on_the_mount_alone() {
+	need flock
+	mount_here -o locks=local
+	[[ $("$ISTHMUS" status "$mnt") == *$'\n'"locks        local"* ]] || fail "status does not say so"
+	exec 8>"$mnt/locked" 9>>"$mnt/locked"
+	flock -n 8 || fail "cannot be locked"
+	! flock -n 9 || fail "locked twice on one mount"
+	flock -n "$backing/locked" true || fail "the lock is at the workspace"
+	python3 - "$mnt/locked" <<-'END' || fail "fcntl locks"
+		import fcntl, os, sys
+		file = open(sys.argv[1], "r+b")
+		fcntl.lockf(file, fcntl.LOCK_EX)
+		if os.fork() == 0:
+		    try:
+		        fcntl.lockf(open(sys.argv[1], "r+b"), fcntl.LOCK_EX | fcntl.LOCK_NB)
+		    except BlockingIOError:
+		        os._exit(0)
+		    os._exit(1)
+		sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+	END
+	exec 8>&- 9>&-
+	flock -n "$mnt/locked" true || fail "still locked"
+	expect 0 "$("$ISTHMUS" log "$mnt" --json | grep -c '"op":"lock"')" "locks that the daemon was asked for"
+	umount_here
+}
+
 # A far lock has the kernel hand over what a program has changed in its map of the file: killed in
 # the middle of that, a thread of the daemon waits in the kernel for the daemon.
 hang_the_daemon() {
