@@ -11,9 +11,10 @@ umount_here() {
 	"$ISTHMUS" umount "$@" "$mnt"
 }
 
-# The pid of the daemon that serves $mnt, as the machine sees it.
+# The pid of the daemon that serves $mnt, as the machine sees it: the oldest process, as a child of it
+# has the same command line until it runs something else.
 daemon_of_mount() {
-	pgrep -f "^$ISTHMUS mount .*$mnt\$"
+	pgrep -o -f "^$ISTHMUS mount .*$mnt\$"
 }
 
 no_daemon() {
@@ -107,11 +108,11 @@ test_local_locks_hold_on_the_mount_alone() {
 	need flock
 	mount_here -o locks=local
 	[[ $("$ISTHMUS" status "$mnt") == *$'\n'"locks        local"* ]] || fail "status does not say so"
-	exec 8>"$mnt/locked" 9>>"$mnt/locked"
+	exec 8>"$mnt/locked_here" 9>>"$mnt/locked_here"
 	flock -n 8 || fail "cannot be locked"
 	! flock -n 9 || fail "locked twice on one mount"
-	flock -n "$backing/locked" true || fail "the lock is at the workspace"
-	python3 - "$mnt/locked" <<-'END' || fail "fcntl locks"
+	flock -n "$backing/locked_here" true || fail "the lock is at the workspace"
+	python3 - "$mnt/locked_here" <<-'END' || fail "fcntl locks"
 		import fcntl, os, sys
 		file = open(sys.argv[1], "r+b")
 		fcntl.lockf(file, fcntl.LOCK_EX)
@@ -124,8 +125,8 @@ test_local_locks_hold_on_the_mount_alone() {
 		sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 	END
 	exec 8>&- 9>&-
-	flock -n "$mnt/locked" true || fail "still locked"
-	expect 0 "$("$ISTHMUS" log "$mnt" --json | grep -c '"op":"lock"')" "locks that the daemon was asked for"
+	flock -n "$mnt/locked_here" true || fail "still locked"
+	expect 0 "$("$ISTHMUS" log "$mnt" --json | grep "\"op\":\"lock\"" | grep -c locked_here)" "locks that the daemon was asked for"
 	umount_here
 }
 
