@@ -503,15 +503,22 @@ static int open_root(const char *root)
 	return local_open_root(*root ? root : ".");
 }
 
-/* The first process of many containers is no init: what it inherits stays a zombie.  So a session
- * that is ending is waited for; nobody needs us for anything else. */
+/* The first process of many containers is no init: what it inherits stays a zombie.  So the session
+ * is waited for: all its life by a process that an engine has put into the container, which has no
+ * parent there; elsewhere for as long as one takes that is ending. */
 static void reap(pid_t session)
 {
 	const struct timespec pause = {.tv_nsec = 5000000};
+	bool is_entered = getppid() == 0;
 
 	for (int fd = 0; fd <= 2; fd++)
 		close(fd);
-	for (int ms = 0; ms < REAP_MS && waitpid(session, NULL, WNOHANG) == 0; ms += 5)
+	if (is_entered)
+		signal(SIGHUP, SIG_IGN);
+	while (is_entered && waitpid(session, NULL, 0) < 0 && errno == EINTR)
+		continue;
+	for (int ms = 0; !is_entered && ms < REAP_MS && waitpid(session, NULL, WNOHANG) == 0;
+		ms += 5)
 		nanosleep(&pause, NULL);
 }
 
