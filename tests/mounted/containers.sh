@@ -97,7 +97,9 @@ test_directories_that_cannot_hold_the_helper() {
 	run_box shut box "${only[@]}" --tmpfs /tmp:rw,noexec --tmpfs /dev/shm:rw,noexec
 	refused "a directory of it must be writable and let programs run" "$engine://shut/work"
 	grep -qE '/tmp[:/]' "$tmp/out" || fail "the reasons are missing: $(cat "$tmp/out")"
+	! grep -q "no shell" "$tmp/out" || fail "it has a shell: $(cat "$tmp/out")"
 	nothing_of_ours shut || fail "left $(ours shut)"
+	! "$engine" exec shut ls /tmp /dev/shm | grep isthmus || fail "left these files"
 	run_box shutbare bare "${only[@]}" --tmpfs /dev/shm:rw,noexec
 	refused "there is no shell, and isthmus-helper cannot be put there" "$engine://shutbare/app"
 }

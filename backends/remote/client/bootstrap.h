@@ -38,6 +38,7 @@ int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
 int remote_start_at_shell(struct remote_settings *settings);
 int remote_start_at(struct remote_settings *settings, char *const *words);
 
-/* copy_helper.c: for a far end without a shell.  Copies the helper there by its end's `copy`, and
- * makes the transport start it.  At most 12 s.  On failure `*ret_reason` says what was tried. */
-int remote_copy_helper(struct remote_settings *settings, char **ret_reason);
+/* copy_helper.c: for a far end without a shell, or whose shell found no directory.  Copies the
+ * helper there by its end's `copy`, and makes the transport start it.  At most 12 s.  On failure
+ * `*ret_reason` says what was tried. */
+int remote_copy_helper(struct remote_settings *settings, bool has_shell, char **ret_reason);

@@ -287,13 +287,13 @@ static int connect_once(
 }
 
 /* The threads of other channels copy the transport, under the lock. */
-static int copy_helper(struct remote *remote, char **ret_reason)
+static int copy_helper(struct remote *remote, bool has_shell, char **ret_reason)
 {
 	struct remote_settings settings = remote->settings;
 	int r;
 
 	settings.transport.argv = NULL;
-	r = remote_copy_helper(&settings, ret_reason);
+	r = remote_copy_helper(&settings, has_shell, ret_reason);
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&remote->lock);
@@ -314,7 +314,7 @@ int remote_connect(struct remote *remote, bool first, char **ret_reason)
 		return r;
 	free(*ret_reason);
 	*ret_reason = NULL;
-	r = copy_helper(remote, &detail);
+	r = copy_helper(remote, r == -EROFS, &detail);
 	if (r == 0)
 		return connect_once(remote, first, &lacks_program, ret_reason);
 	remote_write_reason(remote, r, detail, NULL, "", "", ret_reason);

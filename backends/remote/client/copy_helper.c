@@ -40,6 +40,7 @@ int remote_start_at_shell(struct remote_settings *settings)
 
 struct copy {
 	const struct remote_settings *settings;
+	bool has_shell;
 	int64_t deadline_ms;
 	struct buffer why; /* what failed, for people */
 	bool wrong_machine;
@@ -78,6 +79,17 @@ static int run(struct copy *copy, const struct argv *argv, const char *directory
 	return r < 0 ? r : -EACCES;
 }
 
+/* Does not run there; without a shell there is hardly a program that could remove it. */
+static void remove_copy(const struct copy *copy, char *target)
+{
+	cleanup_argv struct argv argv = {0};
+	char *words[] = {(char *)"rm", (char *)"-f", target, NULL};
+
+	copy->settings->scheme->end->stream(&copy->settings->target, words, &argv);
+	if (!argv.failed)
+		argv_ask(argv.words, STEP_MS, NULL, NULL);
+}
+
 static int try_directory(
 	struct copy *copy, const char *helper, const char *directory, char **ret_target)
 {
@@ -93,8 +105,11 @@ static int try_directory(
 	if (!words.failed)
 		end->stream(&copy->settings->target, words.words, &check);
 	r = run(copy, &to, directory);
-	if (r == 0)
+	if (r == 0) {
 		r = run(copy, &check, directory);
+		if (r != 0 && copy->has_shell)
+			remove_copy(copy, target);
+	}
 	if (r == 0)
 		*ret_target = steal_ptr(&target);
 	return r;
@@ -116,17 +131,19 @@ static int try_helper(struct copy *copy, const char *helper, char **ret_target)
 static int explain(const struct copy *copy, char **ret_reason)
 {
 	if (asprintf(ret_reason,
-		    "there is no shell, and isthmus-helper cannot be put there:%.*s a directory of "
-		    "it must be writable and let programs run, for instance a volume or a tmpfs "
-		    "with exec at /tmp",
-		    (int)copy->why.size, (const char *)copy->why.data) < 0)
+		    "%sisthmus-helper cannot be put there:%.*s a directory of it must be writable "
+		    "and let programs run, for instance a volume or a tmpfs with exec at /tmp",
+		    copy->has_shell ? "" : "there is no shell, and ", (int)copy->why.size,
+		    (const char *)copy->why.data) < 0)
 		*ret_reason = NULL;
 	return -EOPNOTSUPP;
 }
 
-int remote_copy_helper(struct remote_settings *settings, char **ret_reason)
+int remote_copy_helper(struct remote_settings *settings, bool has_shell, char **ret_reason)
 {
-	struct copy copy = {.settings = settings, .deadline_ms = clock_now_ms() + COPY_MS};
+	struct copy copy = {.settings = settings,
+		.has_shell = has_shell,
+		.deadline_ms = clock_now_ms() + COPY_MS};
 	cleanup_free char *target = NULL;
 	cleanup_argv struct argv words = {0};
 	const char *machine;
