@@ -574,6 +574,12 @@ test_operations_are_the_same_everywhere() {
 	refused '"ops" has several containers (main side): write which, as in kube://main@ops/dir' kube://ops/work
 	refused '"deploy/ops" has several containers (main side): write which, as in kube://main@deploy.ops/dir' \
 		kube://deploy.ops/work
+	# Two questions of a cluster that answers too late have one deadline.
+	cp "$tmp/bin/kubectl" "$tmp/kubectl.fast"
+	sed -i '2i [[ $1 != exec ]] || exec sleep 60; sleep 6' "$tmp/bin/kubectl"
+	printf '\nmain\n' >"$tmp/kubectl.containers"
+	refused "get a shell that reads its input" kube://ops/work
+	mv "$tmp/kubectl.fast" "$tmp/bin/kubectl"
 	printf 'main\nside\nmain\n' >"$tmp/kubectl.containers"
 	"$ISTHMUS" doctor kube://ops/work >"$tmp/out" || fail "$(cat "$tmp/out")"
 	grep -qxF -- "get pod ops -o jsonpath={.metadata.annotations.kubectl\.kubernetes\.io/default-container}{\"\\n\"}{range .spec.containers[*]}{.name}{\"\\n\"}{end}" "$tmp/kubectl.calls" ||

@@ -35,6 +35,7 @@ struct remote_settings {
 	void (*link_changed)(void *user, bool is_back, const char *reason); /* or NULL: as in ... */
 	void (*replaced)(void *user, const char *what);                     /* likewise */
 	void *link_user;         /* ... struct workspace_options */
+	int prepare_ms;          /* what `prepare` took of the time for the first connection */
 	uint32_t timeout_ms;     /* after so long without a link calls fail with -EIO; or
 				  * REMOTE_WAITS_FOREVER */
 	uint32_t linger_seconds; /* how long the session waits for a reconnect */

@@ -258,7 +258,8 @@ static int connect_once(
 	cleanup_buffer struct buffer noise = {0};
 	cleanup_free char *stderr_text = NULL, *all = NULL;
 	struct transport transport = remote->settings.transport;
-	int64_t deadline_ms = clock_now_ms() + transport_patience_ms(&transport);
+	int64_t deadline_ms = clock_now_ms() + transport_patience_ms(&transport) -
+			      (first ? remote->settings.prepare_ms : 0);
 	struct stream stream = STREAM_NONE;
 	int r;
 

@@ -9,6 +9,7 @@
 #include "backends/remote/wire/protocol.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
+#include "ops/support/clock.h"
 
 enum {
 	TIMEOUT_DEFAULT_SECONDS = 30,
@@ -226,6 +227,7 @@ int remote_open(const struct scheme *scheme, const char *rest,
 	struct remote_settings settings = {.scheme = scheme};
 	cleanup_free char *bare = strdup(rest);
 	cleanup_argv struct argv pairs = {0};
+	int64_t begun_ms = clock_now_ms();
 	int r = bare ? 0 : -ENOMEM;
 
 	argv_add_list(&pairs, (char *const *)(uintptr_t)all.pairs);
@@ -236,6 +238,7 @@ int remote_open(const struct scheme *scheme, const char *rest,
 		r = read_options(&all, &settings, ret_reason);
 	if (r == 0)
 		r = scheme->end->prepare(bare, &all, &settings, ret_reason);
+	settings.prepare_ms = (int)(clock_now_ms() - begun_ms);
 	if (r == 0 && scheme->end->stream)
 		r = remote_start_at_shell(&settings);
 	if (r == 0)
