@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Everything that the supervisor needs, made before the fork: after it only
  * async-signal-safe calls are allowed. */
@@ -34,9 +35,10 @@ typedef uint8_t supervisor_order;
 /* Life of the supervisor. */
 _Noreturn void process_supervise(const struct launch *launch);
 
-/* Sends `signal` to all descendants of this process; returns how many there are.
+/* Sends `signal` to all descendants of this process; returns how many there are.  Where there is no
+ * /proc to find them, to the process group of its child `command`.
  * Async-signal-safe, single-threaded. */
-size_t process_signal_descendants(int signal);
+size_t process_signal_descendants(int signal, pid_t command);
 
 /* The environment of a command, NULL-terminated; one block that the caller frees. */
 int process_environment(const char *const *wanted, char ***ret_environment);

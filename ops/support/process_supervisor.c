@@ -161,13 +161,13 @@ static void kill_tree(struct supervisor *s)
 
 	reap(s);
 	for (int round = 0; !s->alone && round < STOP_ROUNDS; round++) {
-		count = process_signal_descendants(SIGSTOP);
+		count = process_signal_descendants(SIGSTOP, s->command);
 		if (count == before)
 			break;
 		before = count;
 	}
 	while (!s->alone && clock_now_ms() < give_up) {
-		process_signal_descendants(SIGKILL);
+		process_signal_descendants(SIGKILL, s->command);
 		nanosleep(&pause, NULL);
 		reap(s);
 	}
@@ -196,8 +196,8 @@ static void pass_deadline(struct supervisor *s)
 	}
 	s->timed_out = true;
 	s->deadline_ms = clock_now_ms() + TERM_TO_KILL_MS;
-	process_signal_descendants(SIGTERM);
-	process_signal_descendants(SIGCONT);
+	process_signal_descendants(SIGTERM, s->command);
+	process_signal_descendants(SIGCONT, s->command);
 }
 
 static void end_command(struct supervisor *s)
@@ -216,7 +216,7 @@ static void take_order(struct supervisor *s)
 	ssize_t got = recv(s->control_fd, &order, sizeof(order), MSG_DONTWAIT);
 
 	if (got == (ssize_t)sizeof(order)) {
-		process_signal_descendants(order);
+		process_signal_descendants(order, s->command);
 		s->end_requested |=
 			order == SIGINT || order == SIGTERM || order == SIGHUP || order == SIGQUIT;
 	} else if (got == 0 || (errno != EAGAIN && errno != EINTR))

@@ -130,11 +130,13 @@ static bool mark_once(size_t count, pid_t self)
 	return changed;
 }
 
-size_t process_signal_descendants(int signal)
+size_t process_signal_descendants(int signal, pid_t command)
 {
 	size_t count = read_table(), found = 0;
 	pid_t self = getpid();
 
+	if (count == 0) /* a chroot without /proc */
+		return kill(-command, signal) == 0;
 	while (mark_once(count, self)) {}
 	for (size_t i = 0; i < count; i++)
 		if (table[i].is_descendant) {

@@ -32,6 +32,22 @@ test_unshare_and_chroot() {
 	works "$own_mounts" unshare -p -f -u -i "--mount-proc=$root/proc" --kill-child chroot "$root"
 }
 
+nobody_sleeps() {
+	! pgrep -f '[s]leep 1237'
+}
+
+test_a_chroot_without_proc() {
+	local code=0
+
+	runs chroot "$root"
+	uri="cmd:chroot $root !/work"
+	start_daemon -o linger=1
+	timeout 20 "$ISTHMUS" exec "$mnt" --timeout 0.5 -- sh -c 'sleep 1237 & sleep 1237 & wait' 2>"$tmp/err" || code=$?
+	expect 124 "$code" "$(cat "$tmp/err"): exit code"
+	wait_for 10 nobody_sleeps || fail "left $(pgrep -af '[s]leep 1237')"
+	stop_daemon
+}
+
 # Without an init system of its own; neither flag is needed where systemd runs.
 test_systemd_nspawn() {
 	need systemd-nspawn
