@@ -13,16 +13,18 @@
 
 /* ---- Replies ------------------------------------------------------------------------------ */
 
-static void reply_no_stream(struct connection *connection, const char *endpoint, int error)
+static void reply_no_stream(
+	struct connection *connection, const char *op, const char *endpoint, int error)
 {
 	const char *uri = connection->server->mount->options->uri;
+	bool listens = strcmp(op, "listen") == 0;
 
 	if (error == -EOPNOTSUPP)
 		control_reply_failure(connection, error,
 			"\"%s\" has no ports: it holds files only, or its helper is older than "
 			"this program",
 			uri);
-	else if (error == -ECONNREFUSED || error == -ENOENT)
+	else if (!listens && (error == -ECONNREFUSED || error == -ENOENT))
 		control_reply_failure(connection, error,
 			"nothing listens on %s at the workspace (%s)", endpoint, strerror(-error));
 	else if (error == -EADDRINUSE)
@@ -35,8 +37,8 @@ static void reply_no_stream(struct connection *connection, const char *endpoint,
 		control_reply_failure(connection, error,
 			"\"%s\" is out of reach: 'isthmus status' says why", uri);
 	else
-		control_reply_failure(
-			connection, error, "%s at the workspace: %s", endpoint, strerror(-error));
+		control_reply_failure(connection, error, "cannot %s %s at the workspace: %s",
+			listens ? "listen on" : "connect to", endpoint, strerror(-error));
 }
 
 static void reply_end(struct connection *connection, bool broke)
@@ -100,7 +102,7 @@ static void run_stream(
 	if (started)
 		reply_end(connection, r < 0);
 	else if (r < 0)
-		reply_no_stream(connection, shown, r);
+		reply_no_stream(connection, argv[0], shown, r);
 	control_run_done(&run);
 }
 
@@ -154,7 +156,7 @@ void control_forward(struct connection *connection, const cJSON *request)
 		return;
 	workspace_status(connection->server->mount->workspace, &status);
 	if (!(status.capabilities & WORKSPACE_CAN_STREAM)) {
-		reply_no_stream(connection, record.detail, -EOPNOTSUPP);
+		reply_no_stream(connection, "connect", record.detail, -EOPNOTSUPP);
 		return;
 	}
 	log_stream(connection, &record, 0);

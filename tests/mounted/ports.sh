@@ -132,6 +132,8 @@ test_a_port_in_use_is_refused() {
 	grep -q "$port is in use here" "$tmp/err" || fail "$(cat "$tmp/err")"
 	! "$ISTHMUS" forward "$mnt" -R "$port:80" 2>"$tmp/err" || fail "it went on there"
 	grep -q "$port is in use at the workspace" "$tmp/err" || fail "$(cat "$tmp/err")"
+	! timeout 10 "$ISTHMUS" forward "$mnt" -R "$tmp/nowhere/s.sock:$port" 2>"$tmp/err" || fail "it listens in no directory"
+	grep -q "cannot listen on $tmp/nowhere/s.sock at the workspace: No such file" "$tmp/err" || fail "$(cat "$tmp/err")"
 }
 
 test_unix_sockets() {
