@@ -1,6 +1,6 @@
 /*
  * ops/cache/cached_fetch.h - how scans fill the tree: shared by cached_intake.c, cached_prefetch.c,
- * cached_load.c and cached_ahead.c.  Callers of all functions hold the lock.
+ * cached_load.c, cached_ahead.c and cached_names_ahead.c.  Callers of all functions hold the lock.
  */
 #pragma once
 
@@ -49,5 +49,17 @@ bool cached_climb(const struct cached *c, struct object_id *id);
  * pattern suggests that callers will need them. */
 void cached_consider_names(struct cached *c, const struct object_id *id, bool listing);
 
+/* Scans for the names below a directory, after everything that callers wait for: `all` of them, or
+ * without those that git ignores. */
+void cached_fetch_names_ahead(
+	struct cached *c, const struct object_id *top, bool all, uint64_t entries_max);
+
 /* Git reads its index before it stats every file: prefetches the names while git reads. */
 void cached_consider_index(struct cached *c, const char *path, const struct object_id *directory);
+
+/* ---- cached_names_ahead.c -----------------------------------------------------------------------
+ */
+
+/* A caller has listed a directory from the cache.  If it walks through a tree of which a scan has
+ * brought a part only, scans what comes after that part, before the walk gets there. */
+void cached_follow_walk(struct cached *c, const struct object_id *listed);

@@ -213,8 +213,10 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	int r;
 
 	cached_enter(intake->cached);
-	if (intake->prefetch)
+	if (intake->prefetch) {
 		intake->prefetch->flowed_ms = cached_now_ms();
+		intake->prefetch->names++;
+	}
 	r = is_unwanted(intake) ? -EINTR : take_entry_locked(intake, entry);
 	if ((entry->lacks_texts || entry->lines) && !is_content_current(intake->cached, entry)) {
 		reported.lacks_texts = false;

@@ -7,6 +7,7 @@
  * cached_fetch.h     scans that fill the tree:
  *   cached_load.c      directories that a caller waits for
  *   cached_prefetch.c  scans without a waiting caller
+ *   cached_names_ahead.c  names that come next in a walk through a large tree
  *   cached_intake.c    the entries of a scan, entered into the tree
  *   cached_ahead.c     prefetch of the content of small files
  * cached_search.c    searches: which part of a tree is cached, and one scan for the rest
@@ -73,6 +74,8 @@ struct directory {
 	bool subscribed; /* the upper layer wants changes of its entries */
 	bool unsubscribed;  /* the upper layer wanted them, and no longer does */
 	bool names_partial; /* the last prefetch of the names below left out what git ignores */
+	bool names_cut;     /* it ended at its bound: there are more */
+	uint64_t walked;    /* then: inode of the entry that a walk came into last */
 	unsigned branches; /* subdirectories in which a caller caused a load, since that prefetch */
 	uint64_t last_branch;       /* inode of the latest of them */
 	unsigned opens;             /* entries below which an open missed content, or found what
@@ -139,6 +142,7 @@ struct prefetch {
 	uint64_t started_ms, first_content_ms; /* first_content_ms 0: no content has arrived */
 	uint64_t flowed_ms;                    /* when data last arrived */
 	uint64_t expected_bytes, received_bytes;
+	uint64_t names; /* that have arrived */
 	struct scan_request request;
 	char path[];
 };

@@ -272,6 +272,15 @@ static bool has_wanted(struct cached *c, const char *path, const struct object_i
 	       cached_find_prefetch(c, path, false);
 }
 
+/* Whether the scan that will bring the directory runs ahead of a walk: others go first, so that it
+ * renews the entries later than a load. */
+static bool is_ahead(const struct cached *c, const char *path)
+{
+	const struct prefetch *p = cached_find_prefetch(c, path, false);
+
+	return p && (p->request.flags & SCAN_GUESS);
+}
+
 int cached_load_directory(struct cached *c, struct op_context *ctx, const char *path,
 	enum wanted_of_directory wanted, struct found *ret_found)
 {
@@ -288,7 +297,8 @@ int cached_load_directory(struct cached *c, struct op_context *ctx, const char *
 			break;
 		if (is_hopeless(c, id))
 			return wanted == WANT_NAMES ? 0 : -EAGAIN;
-		if (is_coming(c, path, since_ms)) {
+		if (is_coming(c, path, since_ms) &&
+			!(wanted == WANT_LISTING_ANEW && is_ahead(c, path))) {
 			r = cached_wait_to_learn(c, ctx, path);
 		} else {
 			r = cached_load(c, ctx, path, id, wanted != WANT_NAMES);
@@ -300,6 +310,7 @@ int cached_load_directory(struct cached *c, struct op_context *ctx, const char *
 	if (wanted == WANT_LISTING) {
 		directory_find(c, id)->listed = true;
 		consider_walk(c, id);
+		cached_follow_walk(c, id);
 	}
 	return 0;
 }

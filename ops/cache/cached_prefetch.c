@@ -24,11 +24,24 @@ static bool stops(struct op_context *ctx)
 	return c->stopping;
 }
 
+/* A scan for all names below a directory has ended. */
+static void note_names(
+	struct cached *c, const struct prefetch *prefetch, const struct object_id *id)
+{
+	const struct scan_request *request = &prefetch->request;
+	struct directory *d = id->inode ? directory_make(c, id) : NULL;
+
+	if (d && request->entries_max > GIT_ENTRIES_MAX && !request->depth_max &&
+		!prefetch->content)
+		d->names_cut = prefetch->names >= request->entries_max;
+}
+
 static void run_prefetch(void *user)
 {
 	struct prefetch *prefetch = user;
 	struct cached *c = prefetch->cached;
-	struct object_id ignored;
+	struct object_id id = {0};
+	int r = 0;
 	struct op_context ctx;
 
 	op_context_init(&ctx);
@@ -36,12 +49,16 @@ static void run_prefetch(void *user)
 	ctx.interrupted_data = c;
 	cached_enter(c);
 	prefetch->started_ms = cached_now_ms();
-	if (!c->stopping && cached_run_scan(c, &ctx, prefetch->path, &prefetch->request, prefetch,
-				    NULL, &ignored) == -EOPNOTSUPP) {
+	if (!c->stopping)
+		r = cached_run_scan(
+			c, &ctx, prefetch->path, &prefetch->request, prefetch, NULL, &id);
+	if (r == -EOPNOTSUPP) {
 		prefetch->request.flags &= ~(unsigned)SCAN_NOT_IGNORED;
-		cached_run_scan(
-			c, &ctx, prefetch->path, &prefetch->request, prefetch, NULL, &ignored);
+		r = cached_run_scan(
+			c, &ctx, prefetch->path, &prefetch->request, prefetch, NULL, &id);
 	}
+	if (r == 0)
+		note_names(c, prefetch, &id);
 	LIST_REMOVE(prefetch, link);
 	pthread_cond_broadcast(&c->changed);
 	cached_leave(c);
@@ -169,8 +186,9 @@ static bool wants_names(const struct cached *c, const struct directory *d,
 {
 	bool walks = d->branches >= (is_in_git(path) ? GIT_WALK_BRANCHES : WALK_BRANCHES);
 
-	return cached_is_due(c, id, d->names_wanted_ms) ? walks || listing
-							: walks && d->names_partial;
+	return cached_is_due(c, id, d->names_wanted_ms)
+		       ? walks || listing
+		       : walks && d->names_partial && !d->names_cut;
 }
 
 /* A caller that lists a whole tree gets to its repository as well: scans for the names in a small
@@ -190,14 +208,12 @@ static void fetch_git_names(struct cached *c, const char *directory)
 
 /* Scans for the names below `top`: without those that git ignores, but with the content of the
  * .gitignore files; or for `all` names, if that was not enough. */
-static void fetch_names(struct cached *c, const struct object_id *top, bool all, bool listing)
+static void start_names(struct cached *c, const struct object_id *top, const char *path, bool all,
+	struct scan_request request)
 {
-	struct scan_request request = {
-		.flags = SCAN_WATCH | SCAN_READ_FIRST, .entries_max = PREFETCH_ENTRIES_MAX};
 	struct directory *d = directory_make(c, top);
-	cleanup_free char *path = NULL;
 
-	if (!d || cached_path_of(c, top, &path) < 0)
+	if (!d)
 		return;
 	if (!all && !is_in_git(path))
 		request.flags |= SCAN_NOT_IGNORED;
@@ -206,8 +222,30 @@ static void fetch_names(struct cached *c, const struct object_id *top, bool all,
 	d->branches = 0;
 	d->last_branch = 0;
 	cached_start_prefetch(c, path, &request, 0);
-	if (listing && d->names_partial)
+}
+
+static void fetch_names(struct cached *c, const struct object_id *top, bool all, bool listing)
+{
+	static const struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_READ_FIRST, .entries_max = PREFETCH_ENTRIES_MAX};
+	cleanup_free char *path = NULL;
+
+	if (cached_path_of(c, top, &path) < 0)
+		return;
+	start_names(c, top, path, all, request);
+	if (listing && !all && !is_in_git(path))
 		fetch_git_names(c, path);
+}
+
+void cached_fetch_names_ahead(
+	struct cached *c, const struct object_id *top, bool all, uint64_t entries_max)
+{
+	const struct scan_request request = {
+		.flags = SCAN_WATCH | SCAN_READ_FIRST | SCAN_GUESS, .entries_max = entries_max};
+	cleanup_free char *path = NULL;
+
+	if (cached_path_of(c, top, &path) == 0)
+		start_names(c, top, path, all, request);
 }
 
 /* Removes the last name of a path. */
