@@ -16,6 +16,7 @@ enum {
 	CONTENT_WAIT_MAX_MS = 1000,
 	CONTENT_START_MAX_MS = 250,   /* without a byte for so long, the far end is busy */
 	CONTENT_STEP_BYTES = 2 << 20, /* bound of a prefetch: this times the square of the misses */
+	GROWING_ROUND_TRIPS = 4,      /* a flow grows for so long: before, its rate says little */
 	GUESS_FORGOTTEN_MS = 10000,
 	WALK_OPENS = 2, /* a search counts as this many misses */
 	NEXT_TRIES = 3,
@@ -342,7 +343,7 @@ static bool is_worth_waiting(const struct cached *c, const struct prefetch *p, b
 		return true;
 	if (!p->first_content_ms || !is_search)
 		return is_search && now_ms - p->started_ms <= CONTENT_START_MAX_MS;
-	return flowing_ms <= WAIT_STEP_MS ||
+	return flowing_ms <= cached_round_trips_ms(c, GROWING_ROUND_TRIPS) + WAIT_STEP_MS ||
 	       rest_bytes * flowing_ms <= p->received_bytes * CONTENT_WAIT_MAX_MS;
 }
 

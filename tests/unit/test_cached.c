@@ -757,6 +757,53 @@ static void test_who_searches_waits_for_no_flow_of_empty_files(void)
 	teardown();
 }
 
+/* Each scan comes late; of content, the first piece at once and the rest after a pause. */
+struct growing_sink {
+	dir_entry_sink sink;
+	void *user;
+	unsigned contents;
+};
+
+static int take_growing(void *user, const struct dir_entry *entry)
+{
+	struct growing_sink *growing = user;
+	int r = growing->sink(growing->user, entry);
+
+	if (entry->content_size && ++growing->contents == 1)
+		usleep(550000);
+	return r;
+}
+
+static int growing_scan(struct op_context *ctx, struct workspace *slow_one,
+	const struct object_ref *scanned, const struct scan_request *request, dir_entry_sink sink,
+	void *user)
+{
+	struct growing_sink growing = {sink, user, !(request->flags & SCAN_GUESS)};
+
+	usleep(200000);
+	return quick_ops->scan(ctx, slow_one, scanned, request, take_growing, &growing);
+}
+
+/* What a slow start says of the rate would have each file asked for singly. */
+static void test_who_searches_waits_for_a_flow_that_begins_slowly(void)
+{
+	uint64_t singly;
+
+	setup("for k in $(seq 40); do truncate -s 100K $k; done");
+	quick_ops = counter->ops;
+	slow_ops = *quick_ops;
+	slow_ops.scan = growing_scan;
+	counter->ops = &slow_ops;
+	CHECK_RC(40, count(""));
+	CHECK_STRING("", text_of("1"));
+	CHECK_STRING("", text_of("2"));
+	singly = faulty_calls(counter, "open_file");
+	CHECK_STRING("", text_of("3"));
+	CHECK_STRING("", text_of("40"));
+	CHECK_RC(singly, faulty_calls(counter, "open_file"));
+	teardown();
+}
+
 /* The processor time that it takes to list so many names of one file. */
 static double list_names(int names)
 {
@@ -806,4 +853,5 @@ TEST_MAIN("cached", TEST(test_what_is_gone_is_forgotten_when_nothing_happens),
 	TEST(test_who_searches_finds_the_next_directory_on_its_way),
 	TEST(test_a_search_finds_what_it_comes_to_next_in_either_direction),
 	TEST(test_who_searches_waits_for_no_flow_of_empty_files),
+	TEST(test_who_searches_waits_for_a_flow_that_begins_slowly),
 	TEST(test_many_names_of_one_file_take_no_longer_than_others))
