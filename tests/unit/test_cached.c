@@ -770,7 +770,7 @@ static int take_growing(void *user, const struct dir_entry *entry)
 	int r = growing->sink(growing->user, entry);
 
 	if (entry->content_size && ++growing->contents == 1)
-		usleep(550000);
+		usleep(300000);
 	return r;
 }
 
@@ -780,7 +780,7 @@ static int growing_scan(struct op_context *ctx, struct workspace *slow_one,
 {
 	struct growing_sink growing = {sink, user, !(request->flags & SCAN_GUESS)};
 
-	usleep(200000);
+	usleep(100000);
 	return quick_ops->scan(ctx, slow_one, scanned, request, take_growing, &growing);
 }
 
