@@ -325,6 +325,7 @@ enum workspace_capabilities {
 	WORKSPACE_CAN_SEARCH = 1 << 6,     /* scan takes SCAN_NOT_IGNORED and texts */
 	WORKSPACE_CAN_READ_FIRST = 1 << 7, /* scan takes SCAN_READ_FIRST */
 	WORKSPACE_CAN_PREPARE = 1 << 8,    /* of a helper: it names prepared files */
+	WORKSPACE_CAN_DETACH = 1 << 9,     /* of a helper: it takes detached writes */
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };

@@ -1,5 +1,6 @@
 /*
- * A client that sends anything: the input is frames (type, id, size, payload) to a server
+ * A client that sends anything: the input is frames (type, and 256 for the second connection, id,
+ * size, payload) to a server
  * over a small tree in memory, which must answer or hang up, and end.  The place has commands
  * that only echo, and tells of what it did itself as if it were a change by others.
  */
@@ -240,9 +241,11 @@ static void listen_to(int fd)
 		ms = 0;
 }
 
-static void send_frame(int fd, struct wire_reader *in)
+static void send_frame(const int fds[2], struct wire_reader *in)
 {
-	struct frame_header header = {.type = (uint8_t)wire_get_number(in)};
+	uint64_t type = wire_get_number(in);
+	int fd = fds[type >> 8 & 1];
+	struct frame_header header = {.type = (uint8_t)type};
 	uint8_t bytes[FRAME_HEADER_BYTES];
 	size_t size;
 	const uint8_t *payload;
@@ -258,6 +261,17 @@ static void send_frame(int fd, struct wire_reader *in)
 	listen_to(fd);
 }
 
+static bool make_connection(int *ret_ours, int *ret_theirs)
+{
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return false;
+	*ret_theirs = fds[0];
+	*ret_ours = fds[1];
+	return fcntl(fds[1], F_SETFL, O_NONBLOCK) == 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct server_callbacks callbacks = {
@@ -265,19 +279,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct wire_reader in = wire_reader_over(data, size);
 	struct workspace *w = make_tree();
 	struct server *server;
-	int fds[2];
+	int ours[2], theirs[2], r = 0;
 
-	if (!w || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+	if (!w || !make_connection(&ours[0], &theirs[0]) || !make_connection(&ours[1], &theirs[1]))
 		return 0;
-	fcntl(fds[1], F_SETFL, O_NONBLOCK);
 	if (server_new(w, &callbacks, NULL, &server) < 0) {
 		workspace_free(w);
 		return 0;
 	}
-	if (lane_attach(server_lane(server, 0), fds[0], fds[0], 0) == 0)
-		for (int i = 0; i < FRAMES_MAX && wire_reader_left(&in) > 0; i++)
-			send_frame(fds[1], &in);
+	for (unsigned i = 0; i < 2 && r == 0; i++)
+		r = lane_attach(server_lane(server, i), theirs[i], theirs[i], 0);
+	for (int i = 0; i < FRAMES_MAX && wire_reader_left(&in) > 0 && r == 0; i++)
+		send_frame(ours, &in);
 	server_free(server);
-	close(fds[1]);
+	close(ours[0]);
+	close(ours[1]);
 	return 0;
 }

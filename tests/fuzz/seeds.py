@@ -75,6 +75,19 @@ def files():
     return s.ask(p.CLOSE, p.number(1), order=1).ask(p.CLOSE, p.number(2), order=2).bytes
 
 
+BESIDE = 256  # + type: by the second connection
+
+
+def contents():
+    s = open_file(Session().say(BESIDE + p.DATA, 2, b"early"), b"f", 1)
+    s.ask(p.WRITE_DETACHED, p.numbers(1, 0, 5), order=1).ask(p.WRITE_DETACHED, p.numbers(1, 2, 5), order=1)
+    s.ask(p.WRITE, p.numbers(1, 4) + p.data(b"behind"), order=1).say(BESIDE + p.DATA, 3, b"later")
+    s.say(p.DATA, 3, b"twice").say(BESIDE + p.DATA, 3, b"again")
+    s.ask(p.WRITE_DETACHED, p.numbers(1, 0, 4), order=1).say(p.DATA, 5, b"size")
+    s.ask(p.WRITE_DETACHED, p.numbers(1, 0, 4), order=1).say(p.CANCEL, 6).ask(p.WRITE_DETACHED, p.numbers(9, 0, 4))
+    return s.say(BESIDE + p.READ, 9, p.put_caller() + p.numbers(0, 1, 0, 100)).bytes
+
+
 def commands():
     s = Session()
     run = p.string(b"") + p.string(b"true") + p.strings([]) + p.strings([b"A=b"])
@@ -128,7 +141,7 @@ def outputs():
 
 
 SEEDS = {
-    "server": {"names": names, "files": files, "commands": commands, "feed": feed, "hostile": hostile},
+    "server": {"names": names, "files": files, "commands": commands, "feed": feed, "contents": contents, "hostile": hostile},
     "client": {"replies": replies, "listing": listing, "changes": changes, "outputs": outputs},
 }
 

@@ -123,10 +123,24 @@ def test_much_in_few_bytes_fills_no_memory():
 
 
 def test_frames_of_the_other_side():
-    for kind in (p.REPLY, p.DATA, p.CHANGE, p.OUTPUT, p.EXIT, p.INPUT_CREDIT):
+    for kind in (p.REPLY, p.CHANGE, p.OUTPUT, p.EXIT, p.INPUT_CREDIT):
         with Attack() as a:
             a.lane.send(kind, 1, bytes(20))
             a.is_closed()
+
+
+def test_content_for_nothing():
+    with Attack() as a:
+        for i in range(100):
+            a.lane.send(p.DATA, 1 << 20 | i, bytes(1 << 20))
+        a.is_alive()
+
+
+def test_more_writes_than_there_may_be_whose_content_never_comes():
+    with Attack() as a:
+        a.call(p.CREATE, p.name(b"nothing") + p.open_flags(os.O_RDWR) + p.numbers(0o600, 1))
+        for i in range(1500):
+            a.ask(p.WRITE_DETACHED, p.numbers(1, 0, 10), order=i % 2)
 
 
 def test_frames_cut_off():

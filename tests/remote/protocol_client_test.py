@@ -1048,6 +1048,153 @@ def test_more_channels_of_a_session_read():
         c.drop()
 
 
+def ask_detached(handle, offset, size, by=None):
+    return (by or client).ask(p.WRITE_DETACHED, p.numbers(handle, offset, size), order=handle)
+
+
+def send_content(by, identifier, content):
+    """Returns once the helper has it."""
+    by.lane.send(p.DATA, identifier, content)
+    if by is client:
+        client.call(p.STATFS)
+    else:
+        by.wait(by.ask(p.READ, p.numbers(0, 0, 1)))
+
+
+def waits(identifier):
+    try:
+        client.wait(identifier, 0.3)
+    except TimeoutError:
+        return
+    raise AssertionError("it has an answer")
+
+
+def test_content_of_a_write_comes_by_another_connection():
+    same(p.CAN_DETACH, client.welcome.capabilities & p.CAN_DETACH)
+    handle, other = create(b"detached"), beside(1)
+    before = ask_detached(handle, 2, 5)
+    behind = client.ask(p.WRITE, p.numbers(handle, 4) + p.data(b"BEHIND"), order=handle)
+    waits(before)
+    waits(behind)
+    same(0, os.stat(at(b"detached")).st_size)
+    send_content(other, before, b"later")
+    same([5, 6], [client.wait(i).result for i in (before, behind)])
+    same(b"\0\0laBEHIND", read_file(b"detached"))
+    send_content(other, client.requests + 1, b"early")
+    same(5, client.wait(ask_detached(handle, 0, 5)).result)
+    same(b"earlyEHIND", read_file(b"detached"))
+    by_first = ask_detached(handle, 0, 5)
+    send_content(client, by_first, b"first")
+    same(5, client.wait(by_first).result)
+    same(b"firstEHIND", read_file(b"detached"))
+    close(handle)
+    other.drop()
+
+
+def test_content_of_a_write_that_comes_twice_counts_once():
+    handle, other, third = create(b"twice"), beside(1), beside(2)
+    for by in (other, third):
+        send_content(by, client.requests + 1, b"%d" % (by is third))
+    done = ask_detached(handle, 0, 1)
+    same(1, client.wait(done).result)
+    send_content(client, done, b"2")  # the request is done: it means nothing
+    done = ask_detached(handle, 1, 1)
+    hinders = client.ask(p.STATFS)
+    for by in (other, third, client):
+        by.lane.send(p.DATA, done, b"3")
+    same([1, 0], [client.wait(i).result for i in (done, hinders)])
+    same(b"03", read_file(b"twice"))
+    close(handle)
+    other.drop()
+    third.drop()
+
+
+def test_content_is_forgotten_with_its_connection():
+    handle, other = create(b"forgotten"), beside(1)
+    send_content(other, client.requests + 1, b"lost")
+    other.drop()
+    write = ask_detached(handle, 0, 4)
+    waits(write)
+    send_content(client, write, b"sent")
+    same(4, client.wait(write).result)
+    same(b"sent", read_file(b"forgotten"))
+    close(handle)
+
+
+def test_writes_that_wait_for_content_keep_nobody_else_waiting():
+    handles_ = [create(b"waiting-%d" % i) for i in range(100)]
+    asked = [ask_detached(handle, 0, 4) for handle in handles_]
+    same(0, client.call(p.STATFS).result)
+    for i in asked:
+        client.lane.send(p.DATA, i, b"%04d" % i)
+    same([4] * 100, [client.wait(i).result for i in asked])
+    for i, identifier in enumerate(asked):
+        same(b"%04d" % identifier, read_file(b"waiting-%d" % i))
+    for handle in handles_:
+        close(handle)
+
+
+def test_content_of_another_size_is_malformed():
+    handle = create(b"size")
+    for size in (3, 5, 0, 1 << 21):
+        write = ask_detached(handle, 0, size)
+        send_content(client, write, b"four")
+        same(-71, client.wait(write).result)
+    same(b"", read_file(b"size"))
+    same(4, write_at(handle, b"four"))
+    close(handle)
+
+
+def write_at(handle, content):
+    return write(handle, 0, content)
+
+
+def test_a_write_whose_content_never_comes_ends_with_a_cancel_or_the_session():
+    handle = create(b"never")
+    cancelled = ask_detached(handle, 0, 4)
+    waits(cancelled)
+    client.lane.send(p.CANCEL, cancelled)
+    same(-errno.EINTR, client.wait(cancelled).result)
+    same(4, write_at(handle, b"next"))
+    close(handle)
+    someone = p.Client([helper], root)
+    someone.call(p.CREATE, p.name(b"nobody") + p.open_flags(os.O_RDWR) + p.numbers(0o644, 1))
+    ask_detached(1, 0, 4, someone)
+    someone.close()
+    same(0, someone.helper.returncode)
+    same(b"", read_file(b"nobody"))
+
+
+def test_content_without_requests_is_bounded():
+    def send_many(count):
+        other = beside(1)
+        try:
+            for i in range(count):
+                other.lane.send(p.DATA, 1 << 30 | i, bytes(1 << 20))
+        except p.Ended:
+            pass
+        return other
+
+    ends(send_many(33))
+    handle, other = create(b"bounded"), send_many(31)  # what came before went with its connection
+    send_content(other, client.requests + 1, b"good")
+    same(4, client.wait(ask_detached(handle, 0, 4)).result)
+    same(b"good", read_file(b"bounded"))
+    close(handle)
+    other.drop()
+
+
+def test_content_of_what_is_no_write_ends_the_connection():
+    someone = p.Client([helper], root)
+    someone.call(p.CREATE, p.name(b"no-write") + p.open_flags(os.O_RDWR) + p.numbers(0o644, 1))
+    holder, _ = open_file(b"no-write", os.O_RDWR)
+    client.call(p.LOCK, p.number(holder) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 1, 0, 0, 0)) + p.numbers(0, 0))
+    lock = someone.ask(p.LOCK, p.number(1) + p.put_lock(p.Lock(p.FLOCK, p.EXCLUSIVE, 1, 0, 0, 0)) + p.numbers(1, 0))
+    someone.lane.send(p.DATA, lock, b"content")
+    ends(someone)
+    close(holder)
+
+
 def test_a_channel_does_nothing_but_read():
     other = beside(1)
     other.ask(p.MKDIR, p.name(b"by-channel") + p.numbers(0o777, 0, 0))

@@ -250,6 +250,7 @@ static void client_said_goodbye(void *user)
 static void detach(struct session *session, struct channel *channel)
 {
 	lane_detach(channel->lane);
+	server_forget_content(session->server, (unsigned)(channel - session->channels));
 	if (channel->front_fd >= 0)
 		close(channel->front_fd);
 	channel->front_fd = -1;
@@ -401,7 +402,7 @@ static int workspace_at(int root_fd, struct session *session)
 		return r;
 	}
 	workspace_status(w, &status);
-	session->capabilities = status.capabilities | WORKSPACE_CAN_PREPARE;
+	session->capabilities = status.capabilities | WORKSPACE_CAN_PREPARE | WORKSPACE_CAN_DETACH;
 	session->owner_uid = status.owner_uid;
 	session->owner_gid = status.owner_gid;
 	r = server_new(w, &callbacks, session, &session->server);

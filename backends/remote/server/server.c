@@ -22,7 +22,7 @@ static void **job_link(void *entry)
 	return (void **)&((struct job *)entry)->in_hash;
 }
 
-static struct job *find_job(struct server *server, uint32_t id)
+struct job *server_find_job(struct server *server, uint32_t id)
 {
 	struct job *job = hash_table_bucket(&server->jobs, id);
 
@@ -34,6 +34,7 @@ static struct job *find_job(struct server *server, uint32_t id)
 static void job_free(struct job *job)
 {
 	free(job->groups);
+	server_content_free(job->content);
 	free(job->payload);
 	free(job);
 }
@@ -71,6 +72,11 @@ static int leave_order(struct job *job, bool is_worker)
 	return server_handle_put(server, handle);
 }
 
+void server_submit(struct job *job)
+{
+	submit(job->server, job, false);
+}
+
 int server_leave_order(struct job *job)
 {
 	return leave_order(job, false);
@@ -83,7 +89,7 @@ static void job_finish(struct job *job)
 	leave_order(job, !job->may_last);
 	pthread_mutex_lock(&server->lock);
 	hash_table_remove(&server->jobs, job, job_hash, job_link);
-	server->job_bytes -= job->header.size;
+	server->job_bytes -= job->header.size + (job->content ? job->content->size : 0);
 	server->closing -= job->header.type == REQUEST_CLOSE;
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
@@ -236,6 +242,10 @@ static void submit(struct server *server, struct job *job, bool is_worker)
 	if (may_wait(job) && worker_pool_submit(&server->lasting, run_long_job, job))
 		return;
 	pthread_mutex_lock(&server->lock);
+	if (server_content_is_missing(job)) {
+		pthread_mutex_unlock(&server->lock);
+		return;
+	}
 	push_job(flags & REQUEST_IS_BULK ? &server->bulk : &server->small, job);
 	pthread_mutex_unlock(&server->lock);
 	if (is_worker)
@@ -281,7 +291,7 @@ static int accept_job(struct server *server, struct job *job, uint64_t order)
 	bool is_first;
 
 	pthread_mutex_lock(&server->lock);
-	if (find_job(server, job->header.id)) {
+	if (server_find_job(server, job->header.id)) {
 		pthread_mutex_unlock(&server->lock);
 		return -EPROTO;
 	}
@@ -289,6 +299,7 @@ static int accept_job(struct server *server, struct job *job, uint64_t order)
 	job->number = ++server->job_number;
 	server->job_bytes += job->header.size;
 	server->closing += job->header.type == REQUEST_CLOSE;
+	server_content_claim(job);
 	handle = order ? server_handle_find(server, order) : NULL;
 	if (handle) {
 		handle->refs++;
@@ -344,7 +355,7 @@ static void take_credit(struct server *server, uint32_t id, uint64_t bytes)
 	struct job *job;
 
 	pthread_mutex_lock(&server->lock);
-	job = find_job(server, id);
+	job = server_find_job(server, id);
 	if (job)
 		server_add_credit(&job->credit, bytes, CREDIT_LISTING_BYTES);
 	pthread_cond_broadcast(&server->moved);
@@ -354,13 +365,18 @@ static void take_credit(struct server *server, uint32_t id, uint64_t bytes)
 static void take_cancel(struct server *server, uint32_t id)
 {
 	struct job *job;
+	bool due = false;
 
 	pthread_mutex_lock(&server->lock);
-	job = find_job(server, id);
-	if (job)
+	job = server_find_job(server, id);
+	if (job) {
 		job->cancelled = true;
+		due = server_content_is_due(job);
+	}
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
+	if (due)
+		submit(server, job, false);
 }
 
 int server_send_data(struct job *job, struct wire_writer *writer)
@@ -434,6 +450,8 @@ static int received(void *user, const struct frame_header *header, uint8_t *payl
 	struct wire_reader in = wire_reader_over(payload, header->size);
 	int r = 0;
 
+	if (header->type == FRAME_DATA)
+		return server_content_take(channel, header, payload);
 	if (channel->index > 0 && header->type != REQUEST_READ) {
 		free(payload);
 		return -EPROTO;
@@ -512,7 +530,9 @@ static int init_tables(struct server *server)
 {
 	int r = hash_table_init_small(&server->jobs);
 
-	return r < 0 ? r : hash_table_init_small(&server->handles);
+	if (r == 0)
+		r = hash_table_init_small(&server->handles);
+	return r < 0 ? r : hash_table_init_small(&server->contents);
 }
 
 /* One task more than threads, so that none of them ends without looking at what came last. */
@@ -540,6 +560,7 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	if (r < 0) {
 		if (server) {
 			free_lanes(server);
+			hash_table_done(&server->contents);
 			hash_table_done(&server->handles);
 			hash_table_done(&server->jobs);
 		}
@@ -562,12 +583,36 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 	return 0;
 }
 
+/* A job that waits for content, and is to wait no longer.  Under the lock. */
+static struct job *find_due(struct server *server)
+{
+	struct job *job = NULL;
+
+	while ((job = hash_table_next(&server->jobs, job, job_hash, job_link)))
+		if (server_content_is_due(job))
+			return job;
+	return NULL;
+}
+
+/* Under the lock, which it releases meanwhile. */
+static void cancel_jobs(struct server *server)
+{
+	struct job *job = NULL;
+
+	while ((job = hash_table_next(&server->jobs, job, job_hash, job_link)))
+		job->cancelled = true;
+	while ((job = find_due(server))) {
+		pthread_mutex_unlock(&server->lock);
+		submit(server, job, false);
+		pthread_mutex_lock(&server->lock);
+	}
+}
+
 static void stop_everything(struct server *server)
 {
 	pthread_mutex_lock(&server->lock);
 	server->stopping = true;
-	for (void *job = NULL; (job = hash_table_next(&server->jobs, job, job_hash, job_link));)
-		((struct job *)job)->cancelled = true;
+	cancel_jobs(server);
 	pthread_cond_broadcast(&server->work);
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
@@ -588,6 +633,9 @@ void server_free(struct server *server)
 		lane_detach(server->channels[i].lane);
 	stop_everything(server);
 	server_handles_close(server);
+	for (unsigned i = 0; i < CHANNELS_MAX; i++)
+		server_forget_content(server, i);
+	hash_table_done(&server->contents);
 	hash_table_done(&server->handles);
 	hash_table_done(&server->jobs);
 	workspace_free(server->workspace);

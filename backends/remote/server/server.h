@@ -26,9 +26,13 @@ int server_new(struct workspace *w, const struct server_callbacks *callbacks, vo
 /* Detaches, cancels and waits for everything, and frees the workspace.  NULL is fine. */
 void server_free(struct server *server);
 
-/* To attach connections to.  `channel`: below CHANNELS_MAX; requests other than READ end the
+/* To attach connections to.  `channel`: below CHANNELS_MAX; what is neither READ nor DATA ends the
  * connection of all but the first. */
 struct lane *server_lane(struct server *server, unsigned channel);
+
+/* A connection of the channel is gone: so is the content that came by it, and that no request has
+ * named yet. */
+void server_forget_content(struct server *server, unsigned channel);
 
 /* Tells the client about lost change events, once there is room again. */
 void server_tick(struct server *server);

@@ -413,6 +413,24 @@ int64_t handle_write(struct job *job, struct wire_writer *out)
 	return write_all(job, ref.handle->file, data, size, (off_t)offset);
 }
 
+int64_t handle_write_detached(struct job *job, struct wire_writer *out)
+{
+	cleanup_file_ref struct file_ref ref = {0};
+	int r = read_file_ref(job, &ref);
+	uint64_t offset = wire_get_number_max(&job->in, INT64_MAX);
+	size_t size = wire_get_number_max(&job->in, FRAME_PAYLOAD_MAX_BYTES);
+
+	(void)out;
+	if (r == 0)
+		r = wire_reader_finish(&job->in);
+	if (r == 0 && (!job->content || job->content->size != size))
+		r = -EPROTO;
+	if (r < 0)
+		return r;
+	server_note_changed(job->server, &ref.handle->object);
+	return write_all(job, ref.handle->file, job->content->data, size, (off_t)offset);
+}
+
 int64_t handle_fsync(struct job *job, struct wire_writer *out)
 {
 	uint64_t id = wire_get_number(&job->in);

@@ -25,6 +25,7 @@ enum {
 	LONG_IDLE_MAX = 4, /* threads of jobs that may wait, between two of these */
 	SERVER_STACK_BYTES = 512 << 10,
 	CHANGED_SLOTS = 4096,
+	CONTENT_MAX_BYTES = 32 << 20, /* that no request has named yet */
 };
 
 /* One connection of the session, of those it may have. */
@@ -32,6 +33,15 @@ struct server_channel {
 	struct server *server;
 	struct lane *lane;
 	unsigned index;
+};
+
+/* What the WRITE_DETACHED of this id writes. */
+struct content {
+	struct content *next; /* in server->contents */
+	uint32_t id;
+	unsigned channel; /* that it came by */
+	uint8_t *data;
+	size_t size;
 };
 
 struct job {
@@ -52,7 +62,9 @@ struct job {
 	bool is_guess;                  /* nobody waits for it */
 	bool may_last;                  /* its thread may go on after the answer ... */
 	struct server_process *started; /* ... with the output of the process that it started */
-	struct handle *ordered; /* runs after the earlier jobs of this handle; a reference */
+	struct handle *ordered;  /* runs after the earlier jobs of this handle; a reference */
+	struct content *content; /* of WRITE_DETACHED, once it has come; under server->lock ... */
+	bool lacks_content;      /* ... and it is the job's turn, but for that */
 };
 
 /* An open file of the client. */
@@ -90,9 +102,11 @@ struct server {
 	struct job_queue small, bulk; /* waiting for a worker */
 	struct hash_table jobs;       /* by id */
 	size_t job_bytes;
-	uint64_t job_number;       /* of the last one */
-	struct hash_table handles; /* by id */
-	unsigned closing;          /* CLOSE requests that are not done */
+	uint64_t job_number;        /* of the last one */
+	struct hash_table contents; /* that came before their requests, by id */
+	size_t content_bytes;       /* of these */
+	struct hash_table handles;  /* by id */
+	unsigned closing;           /* CLOSE requests that are not done */
 	struct server_process *processes;
 	size_t process_count;
 	pthread_mutex_t feed_lock; /* changes leave in the order of their positions */
@@ -130,6 +144,28 @@ static inline bool server_close_frees_locks(const struct job *job)
 
 /* Lets the next job of the handle run that this one followed, and drops the reference to it. */
 int server_leave_order(struct job *job);
+
+/* NULL: there is none of this id.  Under the lock. */
+struct job *server_find_job(struct server *server, uint32_t id);
+
+/* Has a worker run the job, whose turn it is. */
+void server_submit(struct job *job);
+
+/* ---- server_content.c -------------------------------------------------------- */
+
+/* A DATA frame.  Owns the payload. */
+int server_content_take(
+	struct server_channel *channel, const struct frame_header *header, uint8_t *payload);
+
+/* The job gets its content, if that has come already.  Under the lock, as are the next two. */
+void server_content_claim(struct job *job);
+
+/* It is the job's turn: whether it has to wait for content. */
+bool server_content_is_missing(struct job *job);
+
+/* Whether it has waited for that until now: then it is to be submitted. */
+bool server_content_is_due(struct job *job);
+void server_content_free(struct content *content); /* NULL is fine */
 
 /* ---- server_handles.c -------------------------------------------------------- */
 

@@ -52,7 +52,7 @@ enum frame_type {
 	 * connection. */
 	FRAME_FIRST_COUNTED = 8,
 	FRAME_REPLY = 8,   /* to the request `id` */
-	FRAME_DATA = 9,    /* more of the answer to `id`, before its REPLY */
+	FRAME_DATA = 9,    /* more of the answer to `id`, before its REPLY; or what it writes */
 	FRAME_CREDIT = 10, /* the receiver of the listing `id` took this many bytes */
 	FRAME_CANCEL = 11, /* nobody waits for `id` any more */
 	FRAME_CHANGE = 12, /* of the change feed */
