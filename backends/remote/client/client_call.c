@@ -19,6 +19,7 @@ void call_free(struct call *call)
 		call->first = next;
 	}
 	free(call->payload);
+	wire_writer_done(&call->content);
 	free(call);
 }
 
@@ -69,6 +70,54 @@ static enum lane_priority priority_of(const struct remote_request *request)
 	return is_behind && !request->is_urgent ? LANE_BULK : LANE_URGENT;
 }
 
+/* Sends a copy: the connection may break before it has arrived. */
+static int queue_content(const struct call *call, struct lane *lane)
+{
+	const struct buffer *content = &call->content.buffer;
+	cleanup_wire_writer struct wire_writer copy = {0};
+
+	lane_writer_init(&copy);
+	wire_put_raw(&copy, content->data + FRAME_HEADER_BYTES, content->size - FRAME_HEADER_BYTES);
+	return lane_queue(lane, LANE_BULK, FRAME_DATA, call->id, &copy);
+}
+
+/* Its content goes by a further connection, ahead of the request: content that no request will name
+ * goes with its connection. */
+static int queue_detached(
+	struct call *call, const struct remote_request *request, struct wire_writer *out)
+{
+	struct remote *remote = call->remote;
+	struct remote_channel *channel = remote_channel_to_write(remote);
+	int r;
+
+	if (!channel)
+		return RESULT_LOST;
+	r = queue_content(call, channel->lane);
+	if (r < 0)
+		return r;
+	r = lane_queue(remote->lane, priority_of(request), call->type, call->id, out);
+	if (r < 0) {
+		channel->lost = true;
+		return r;
+	}
+	remote_channel_enter(channel);
+	call->channel = channel;
+	return 0;
+}
+
+static int queue_call(
+	struct call *call, const struct remote_request *request, struct wire_writer *out)
+{
+	struct remote *remote = call->remote;
+	const struct remote_channel *channel;
+
+	if (request->is_detached)
+		return queue_detached(call, request, out);
+	channel = call->channel = request->may_spread ? remote_channel_take(remote) : NULL;
+	return lane_queue(channel ? channel->lane : remote->lane, priority_of(request), call->type,
+		call->id, out);
+}
+
 /* The frame is in the lane as soon as the call is in the table: when a session ends, what was not
  * sent is found there and withdrawn. */
 static int register_call(struct call *call, const struct remote_request *request,
@@ -93,9 +142,8 @@ static int register_call(struct call *call, const struct remote_request *request
 		remote->calls[call->id % CALL_SLOTS] = call;
 		remote->call_count++;
 		call->epoch = remote->epoch;
-		call->channel = request->may_spread ? remote_channel_take(remote) : NULL;
+		r = queue_call(call, request, out);
 		*ret_lane = call->channel ? call->channel->lane : remote->lane;
-		r = lane_queue(*ret_lane, priority_of(request), call->type, call->id, out);
 		if (r < 0)
 			unregister_call(call);
 	}
@@ -147,6 +195,8 @@ int call_send(struct call *call, const struct remote_request *request, struct wi
 	r = register_call(call, request, out, &lane);
 	if (r == 0)
 		lane_push(lane);
+	if (r == 0 && lane != remote->lane && request->is_detached)
+		lane_push(remote->lane);
 	return r == -EMSGSIZE ? -E2BIG : r;
 }
 
@@ -347,12 +397,31 @@ void remote_fail_calls(struct remote *remote)
 	}
 }
 
-void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel)
+/* Under the lock. */
+static bool send_content_again(struct call *call)
 {
+	struct remote *remote = call->remote;
+
+	if (call->epoch == remote->epoch && queue_content(call, remote->lane) < 0)
+		return false;
+	remote_channel_put(call->channel);
+	call->channel = NULL;
+	return true;
+}
+
+bool remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel)
+{
+	bool complete = true;
+
 	for (size_t i = 0; i < CALL_SLOTS; i++) {
 		struct call *call = remote->calls[i];
 
-		if (call && !call->done && call->channel == channel)
+		if (!call || call->done || call->channel != channel)
+			continue;
+		if (call->type == REQUEST_WRITE_DETACHED)
+			complete = send_content_again(call) && complete;
+		else
 			fail_call(call, RESULT_LOST);
 	}
+	return complete;
 }

@@ -1,8 +1,10 @@
 /*
  * A channel of ssh has at most 2 MiB under way (CHAN_SES_WINDOW_DEFAULT of OpenSSH), so on a long
  * link one connection carries less than the link does.  While that shows, more connections
- * of the same session carry what is read ahead: nothing but READ, which may be asked for
- * again.  So nothing is lost with such a connection, and it never needs to come back.
+ * of the same session carry what is read ahead, which may be asked for again, and the content of
+ * writes, which is kept until the write has its reply.  The writes themselves go by the first,
+ * which keeps their order.  So nothing is lost with such a connection, and it never needs to come
+ * back.
  *
  * Each has a thread, which connects, waits until the connection is lost, stalled or needed no
  * longer, and ends it.
@@ -25,6 +27,8 @@ enum {
 	REST_MAX_MS = 3600000,
 	REST_AFTER_LOSS_MS = 2000,
 	STALLED_MS = 2000,
+	SILENT_MS = 500,              /* then it is asked for a sign of life */
+	SPREAD_MIN_BYTES = 512 << 10, /* that the first connection has to send */
 	LOOK_MS = 200,
 };
 
@@ -45,7 +49,8 @@ static void want(struct remote *remote, int64_t now_ms)
 	pthread_cond_broadcast(&remote->channels_moved);
 }
 
-void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms)
+static void note_streamed(
+	struct remote *remote, struct streamed *streamed, size_t bytes, int64_t quickest_ms)
 {
 	int64_t now = clock_now_ms(), took_ms;
 	size_t under_way;
@@ -53,16 +58,25 @@ void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_
 	if (remote->settings.channels < 2 || quickest_ms < QUICKEST_MIN_MS)
 		return;
 	pthread_mutex_lock(&remote->lock);
-	took_ms = now - remote->streamed_since_ms;
-	remote->streamed_bytes += bytes;
+	took_ms = now - streamed->since_ms;
+	streamed->bytes += bytes;
 	if (took_ms >= MEASURED_MS) {
-		under_way = remote->streamed_bytes / (size_t)took_ms * (size_t)quickest_ms;
+		under_way = streamed->bytes / (size_t)took_ms * (size_t)quickest_ms;
 		if (under_way >= UNDER_WAY_MIN_BYTES)
 			want(remote, now);
-		remote->streamed_since_ms = now;
-		remote->streamed_bytes = 0;
+		*streamed = (struct streamed){.since_ms = now};
 	}
 	pthread_mutex_unlock(&remote->lock);
+}
+
+void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms)
+{
+	note_streamed(remote, &remote->streamed_in, bytes, quickest_ms);
+}
+
+void remote_note_written(struct remote *remote, size_t bytes)
+{
+	note_streamed(remote, &remote->streamed_out, bytes, lane_quickest_ms(remote->lane));
 }
 
 /* Under the lock. */
@@ -113,7 +127,6 @@ static int attach(struct remote_channel *channel, struct stream *stream, uint64_
 
 	stream->in_fd = stream->out_fd = -1;
 	channel->lost = false;
-	lane_clear(channel->lane);
 	r = lane_attach(channel->lane, in_fd, out_fd, 0);
 	if (r < 0)
 		return r;
@@ -170,6 +183,13 @@ static bool is_of_use(const struct remote_channel *channel)
 	       (channel->calls > 0 || clock_now_ms() < remote->channels_until_ms);
 }
 
+/* Its calls may take long at the far end, which is no reason to give it up.  Under the lock. */
+static void look_for_life(struct remote_channel *channel)
+{
+	if (channel->calls > 0 && lane_silence_ms(channel->lane) > SILENT_MS)
+		lane_send(channel->lane, LANE_URGENT, FRAME_PING, 0, NULL);
+}
+
 /* A far end that prompts for a password must not be tried again and again.  Under the lock. */
 static void note_failure(struct remote *remote)
 {
@@ -190,16 +210,21 @@ static void run_once(struct remote_channel *channel)
 	pthread_mutex_unlock(&remote->lock);
 	r = connect_channel(channel, &stream);
 	pthread_mutex_lock(&remote->lock);
-	while (is_of_use(channel))
+	while (is_of_use(channel)) {
+		look_for_life(channel);
 		clock_cond_wait_ms(&remote->channels_moved, &remote->lock, LOOK_MS);
+	}
 	if (r < 0)
 		note_failure(remote);
 	else if (channel->lost || is_stalled(channel))
 		remote->channels_rested_ms = clock_now_ms() + REST_AFTER_LOSS_MS;
 	channel->up = false;
-	remote->above->channel_ended(remote, channel);
+	while (!remote->above->channel_ended(remote, channel) && !remote->stopping)
+		clock_cond_wait_ms(&remote->channels_moved, &remote->lock, LOOK_MS);
 	pthread_mutex_unlock(&remote->lock);
+	lane_push(remote->lane);
 	lane_detach(channel->lane);
+	lane_clear(channel->lane);
 	stream_close(&stream);
 	pthread_mutex_lock(&remote->lock);
 }
@@ -252,9 +277,35 @@ struct remote_channel *remote_channel_take(struct remote *remote)
 	} while (remote->next_channel > 0 && (!channel->up || channel->lost));
 	if (remote->next_channel == 0)
 		return NULL;
+	remote_channel_enter(channel);
+	return channel;
+}
+
+struct remote_channel *remote_channel_to_write(struct remote *remote)
+{
+	size_t least = lane_unacked_bytes(remote->lane), bytes;
+	struct remote_channel *best = NULL;
+
+	if (least < SPREAD_MIN_BYTES)
+		return NULL;
+	for (unsigned i = 1; i < CHANNELS_MAX; i++) {
+		struct remote_channel *channel = &remote->channels[i];
+
+		if (!channel->up || channel->lost)
+			continue;
+		bytes = lane_unacked_bytes(channel->lane);
+		if (bytes < least) {
+			least = bytes;
+			best = channel;
+		}
+	}
+	return best;
+}
+
+void remote_channel_enter(struct remote_channel *channel)
+{
 	if (channel->calls++ == 0)
 		channel->asked_ms = clock_now_ms();
-	return channel;
 }
 
 void remote_channel_put(struct remote_channel *channel)

@@ -154,7 +154,8 @@ static size_t count_changes(const struct remote *remote)
 
 		left -= call != NULL;
 		count += call && !call->done && !call->repeatable && !call->gives_back &&
-			 call->type != REQUEST_WRITE && call->type != REQUEST_PREPARE;
+			 call->type != REQUEST_WRITE && call->type != REQUEST_WRITE_DETACHED &&
+			 call->type != REQUEST_PREPARE;
 	}
 	return count;
 }

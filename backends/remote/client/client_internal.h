@@ -50,7 +50,7 @@ struct file_maker {
 	int64_t at_ms;
 };
 
-/* A connection beside the first, while much is read (client_channels.c). */
+/* A connection beside the first, while much is read or written (client_channels.c). */
 struct remote_channel {
 	struct remote *remote;
 	unsigned index;
@@ -59,7 +59,7 @@ struct remote_channel {
 	bool runs; /* under remote->lock, as are the next five */
 	bool up;
 	struct stream *connecting; /* being made */
-	size_t calls;              /* under way by it */
+	size_t calls;              /* that it, or their content, is under way by */
 	int64_t asked_ms;          /* when `calls` last became 1 */
 	atomic_bool lost;          /* the lane said so */
 };
@@ -75,7 +75,7 @@ struct link_handlers {
 
 	/* Under the lock, which it may release meanwhile. */
 	void (*session_ended)(struct remote *remote);
-	void (*channel_ended)(struct remote *remote, const struct remote_channel *channel);
+	bool (*channel_ended)(struct remote *remote, const struct remote_channel *channel);
 
 	/* Another session has replaced the last one; called before any of its frames. */
 	void (*session_is_other)(struct remote *remote);
@@ -130,7 +130,7 @@ struct remote {
 	bool ends_session;      /* of a daemon that was killed; or was_set_back */
 	bool was_set_back;      /* the far end is in an earlier state than before (a snapshot) */
 
-	/* more connections, for read-ahead; under the lock */
+	/* more connections, for read-ahead and writes; under the lock */
 	struct remote_channel channels[CHANNELS_MAX]; /* [0] is not used */
 	pthread_cond_t channels_moved;
 	unsigned channels_max;      /* the first included */
@@ -139,8 +139,10 @@ struct remote {
 	int64_t channels_until_ms;  /* they are wanted until then ... */
 	int64_t channels_rest_ms;   /* ... but after a failure not for so long, */
 	int64_t channels_rested_ms; /* that is, until then */
-	int64_t streamed_since_ms;  /* what was read ahead came in ... */
-	size_t streamed_bytes;      /* ... so much */
+	struct streamed {
+		int64_t since_ms;
+		size_t bytes;
+	} streamed_in, streamed_out; /* what was read ahead, and written */
 
 	/* the change feed; under the lock */
 	change_sink sink;
@@ -244,7 +246,7 @@ bool remote_identity_differs(struct remote *remote, const char *identity);
  * of the last session fail.  Returns a sentence about what was lost, allocated, or NULL. */
 char *remote_identity_lose(struct remote *remote);
 
-/* ---- client_channels.c: more connections for what is read ahead -------------------------- */
+/* ---- client_channels.c: more connections for what is read ahead, or written --------------- */
 
 int remote_channels_new(struct remote *remote);
 void remote_channels_free(struct remote *remote);
@@ -259,8 +261,14 @@ void remote_channels_drop(struct remote *remote);
 struct remote_channel *remote_channel_take(struct remote *remote);
 void remote_channel_put(struct remote_channel *channel); /* the call is over; under the lock */
 
+/* The one with the least to send, if the first has much, for the content of a write.  Without
+ * counting a call; NULL: the first.  Under the lock. */
+struct remote_channel *remote_channel_to_write(struct remote *remote);
+void remote_channel_enter(struct remote_channel *channel); /* counts a call; under the lock */
+
 /* This much read-ahead data came in; the quickest answer took `quickest_ms`. */
 void remote_note_streamed(struct remote *remote, size_t bytes, int64_t quickest_ms);
+void remote_note_written(struct remote *remote, size_t bytes); /* the same of writes */
 
 /* The number of connections that carry data now. */
 unsigned remote_channel_count(struct remote *remote);

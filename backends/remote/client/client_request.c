@@ -71,7 +71,9 @@ static int put_request(struct wire_writer *out, const struct remote_request *req
 	if (request->file)
 		wire_put_number(out, request->file->handle);
 	wire_put_raw(out, arguments->buffer.data, arguments->buffer.size);
-	if (request->data)
+	if (request->is_detached)
+		wire_put_number(out, request->data_bytes);
+	else if (request->data)
 		wire_put_bytes(out, request->data, request->data_bytes);
 	return arguments->error ? arguments->error : out->error;
 }
@@ -81,6 +83,11 @@ static int send_call(struct call *call, const struct remote_request *request)
 	cleanup_wire_writer struct wire_writer out = {0};
 	int r = put_request(&out, request);
 
+	if (r == 0 && request->is_detached) {
+		lane_writer_init(&call->content);
+		wire_put_raw(&call->content, request->data, request->data_bytes);
+		r = call->content.error;
+	}
 	return r < 0 ? r : call_send(call, request, &out);
 }
 

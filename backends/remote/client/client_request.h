@@ -22,7 +22,7 @@ struct remote_channel;
 enum {
 	RESULT_AGAIN = -10001, /* the session is a new one and the request had no effect */
 	RESULT_BUSY = -10002,  /* no slot is free */
-	RESULT_LOST = -10003,  /* its channel is gone: request it by the first */
+	RESULT_LOST = -10003,  /* its channel is gone: send it by the first */
 };
 
 struct remote_request {
@@ -34,6 +34,7 @@ struct remote_request {
 	struct wire_writer arguments;    /* that follow */
 	const void *data;                /* NULL, or the last argument, which is not copied twice */
 	size_t data_bytes;
+	bool is_detached; /* the data goes by a further connection: RESULT_LOST without one */
 
 	bool only_once; /* it has an effect at the far end, although others of its type have not */
 	/* It releases a lock or a handle: it is sent in spite of bounds and a broken link, also
@@ -82,7 +83,8 @@ struct call {
 	bool done, abandoned;
 	bool withdrawn;                 /* it was not sent, and its session is gone */
 	uint64_t epoch;                 /* remote->epoch when it was made */
-	struct remote_channel *channel; /* that it was sent by; NULL: the first */
+	struct remote_channel *channel; /* that it, or its content, was sent by; NULL: the first */
+	struct wire_writer content;     /* of WRITE_DETACHED: a frame's, kept until the reply */
 	int64_t result;
 	uint64_t position; /* of the reply; 0: none */
 	uint64_t base;     /* what positions of the session that it came in are added to */
@@ -171,5 +173,7 @@ int remote_take_answer(struct remote *remote, const struct frame_header *header,
  * meanwhile. */
 void remote_fail_calls(struct remote *remote);
 
-/* The same for calls that were sent by the channel.  Under the lock. */
-void remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel);
+/* The same for calls that were sent by the channel; of those whose content was, sends that again by
+ * the first connection, whose lane the caller pushes then.  False: there was no memory for all.
+ * Under the lock, which it releases meanwhile. */
+bool remote_fail_calls_of(struct remote *remote, const struct remote_channel *channel);

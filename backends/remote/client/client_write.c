@@ -10,6 +10,7 @@ enum {
 	SYNC_FLAGS = O_DSYNC | O_SYNC,
 	REFUSED_FRESH_MS = 10000,
 	SMALL_BYTES = 4096, /* about what a request takes that brings no content */
+	DETACHED_MIN_BYTES = 64 << 10,
 };
 
 /* ---- Order among queued writes and what follows them ------------------------------------ */
@@ -144,6 +145,7 @@ static void write_answered(struct call *call)
 		else if ((uint64_t)result < write->size)
 			result = -ENOSPC;
 		note_room(write->file, facts.little_room);
+		remote_note_written(write->file->remote, write->size);
 	}
 	finish_write(call, result, &facts.object);
 }
@@ -257,6 +259,18 @@ static int queue_request(struct remote_request *request, struct remote_file *fil
 	return submit_queued(request, write, answered);
 }
 
+static bool is_to_be_detached(struct remote *remote, size_t size)
+{
+	bool detached;
+
+	if (size < DETACHED_MIN_BYTES)
+		return false;
+	pthread_mutex_lock(&remote->lock);
+	detached = (remote->capabilities & WORKSPACE_CAN_DETACH) && remote_channel_to_write(remote);
+	pthread_mutex_unlock(&remote->lock);
+	return detached;
+}
+
 static int queue_write(struct op_context *ctx, struct remote_file *file, const void *data,
 	size_t size, off_t offset)
 {
@@ -265,7 +279,15 @@ static int queue_write(struct op_context *ctx, struct remote_file *file, const v
 	int64_t result;
 
 	wire_put_number(&request.arguments, (uint64_t)offset);
+	request.is_detached = is_to_be_detached(file->remote, size);
+	if (request.is_detached)
+		request.type = REQUEST_WRITE_DETACHED;
 	result = queue_request(&request, file, size, write_answered);
+	if (result == RESULT_LOST) {
+		request.is_detached = false;
+		request.type = REQUEST_WRITE;
+		result = queue_request(&request, file, size, write_answered);
+	}
 	return remote_again(ctx, &result) ? RESULT_AGAIN : (int)result;
 }
 

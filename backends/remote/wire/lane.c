@@ -274,6 +274,26 @@ size_t lane_window_bytes(struct lane *lane)
 	return bytes;
 }
 
+size_t lane_unacked_bytes(struct lane *lane)
+{
+	size_t waiting = lane_waiting_bytes(lane), bytes;
+
+	pthread_mutex_lock(&lane->lock);
+	bytes = waiting + lane->under_way_bytes;
+	pthread_mutex_unlock(&lane->lock);
+	return bytes;
+}
+
+int64_t lane_quickest_ms(struct lane *lane)
+{
+	uint64_t us;
+
+	pthread_mutex_lock(&lane->lock);
+	us = lane->pace.quickest_us;
+	pthread_mutex_unlock(&lane->lock);
+	return (int64_t)(us / 1000);
+}
+
 void lane_count(struct lane *lane, struct lane_counters *ret_counters)
 {
 	ret_counters->bytes_sent = lane->bytes_sent;

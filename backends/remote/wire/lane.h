@@ -103,4 +103,6 @@ uint64_t lane_received_count(struct lane *lane); /* counted frames, for the peer
 int64_t lane_silence_ms(struct lane *lane);      /* since the last byte came in */
 size_t lane_waiting_bytes(struct lane *lane);    /* queued, not yet handed to the connection */
 size_t lane_window_bytes(struct lane *lane);     /* of bulk data that may be under way at a time */
+size_t lane_unacked_bytes(struct lane *lane);    /* queued or sent, and not acknowledged */
+int64_t lane_quickest_ms(struct lane *lane);     /* acknowledgement on this connection; 0: none */
 void lane_count(struct lane *lane, struct lane_counters *ret_counters);
