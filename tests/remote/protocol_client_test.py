@@ -1166,17 +1166,17 @@ def test_a_write_whose_content_never_comes_ends_with_a_cancel_or_the_session():
 
 
 def test_content_without_requests_is_bounded():
-    def send_many(count):
+    def send_many(first, count):
         other = beside(1)
         try:
             for i in range(count):
-                other.lane.send(p.DATA, 1 << 30 | i, bytes(1 << 20))
+                other.lane.send(p.DATA, first + i, bytes(1 << 20))
         except p.Ended:
             pass
         return other
 
-    ends(send_many(33))
-    handle, other = create(b"bounded"), send_many(31)  # what came before went with its connection
+    ends(send_many(1 << 30, 33))
+    handle, other = create(b"bounded"), send_many(1 << 29, 31)  # what came before went with its connection
     send_content(other, client.requests + 1, b"good")
     same(4, client.wait(ask_detached(handle, 0, 4)).result)
     same(b"good", read_file(b"bounded"))
