@@ -127,6 +127,9 @@ test_the_last_write_counts_whatever_way_it_went() {
 		case $((RANDOM % 3)) in 0) kill_further ;; 1) stop_one ;; 2) reset_link ;; esac || true # it ended just now
 	done
 	wait "$writer" || fail "the writer ended with $?"
+	# The link is back: a daemon that ends without it leaves the session until it has lingered.
+	(write_source settled) || fail "dd ended with $?"
+	same_as_source settled
 }
 
 need_fuse
