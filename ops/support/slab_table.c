@@ -5,9 +5,7 @@
 
 enum {
 	BUCKETS_AT_FIRST = 4,
-	/* Entries a bucket, before the table doubles.  With more, a lookup reads the memory of
-	 * other entries, which is rarely in the processor's cache; a bucket takes 4 bytes. */
-	FILL = 1,
+	FILL = 4, /* entries a bucket, before the table doubles */
 };
 
 int slab_table_init(struct slab_table *table)

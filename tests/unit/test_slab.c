@@ -183,7 +183,6 @@ static void test_a_table_finds_what_is_in_it(void)
 		slab_table_insert(&table, entry, entry_hash, entry_link);
 	}
 	full = table.mask;
-	CHECK(full + 1 >= COUNT); /* a lookup reads few other entries */
 	for (uint32_t i = 0; i < COUNT; i++) {
 		struct entry *entry = find(&table, i);
 
