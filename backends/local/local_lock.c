@@ -13,11 +13,11 @@
 #include "ops/support/hash_seed.h"
 #include "ops/support/hash_table.h"
 
-#ifndef sigev_notify_thread_id /* glibc before 2.38 */
+#ifndef sigev_notify_thread_id /* glibc 2.36 has no name for it */
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-enum { INTERRUPT_MS = 50 }; /* how long a wait goes on that nobody wants any more */
+enum { INTERRUPT_MS = 50 }; /* a wait goes on for so long after its caller has given up */
 
 /*
  * The POSIX locks of one owner on one file are open-file-description locks of a description
@@ -249,7 +249,7 @@ static int set_lock(int fd, const struct file_lock *lock, bool wait)
 	return 0;
 }
 
-/* Sends SIGRTMIN to this thread every so often. */
+/* Sends SIGRTMIN to this thread every INTERRUPT_MS. */
 static int start_interrupting(timer_t *ret_timer)
 {
 	const struct timespec interval = {.tv_nsec = INTERRUPT_MS * 1000000};
@@ -257,7 +257,7 @@ static int start_interrupting(timer_t *ret_timer)
 
 	to_thread.sigev_notify_thread_id = gettid();
 	if (timer_create(CLOCK_MONOTONIC, &to_thread, ret_timer) < 0)
-		return -errno;
+		return -ENOLCK; /* its own EAGAIN would say that somebody holds the lock */
 	timer_settime(*ret_timer, 0, &(struct itimerspec){interval, interval}, NULL);
 	return 0;
 }
@@ -283,7 +283,7 @@ static int wait_lock(struct op_context *ctx, int fd, const struct file_lock *loc
 	return r;
 }
 
-static int try_lock(struct op_context *ctx, int fd, const struct file_lock *lock, bool wait)
+static int take_lock(struct op_context *ctx, int fd, const struct file_lock *lock, bool wait)
 {
 	int r = set_lock(fd, lock, false);
 
@@ -302,12 +302,12 @@ int local_lock(struct op_context *ctx, struct open_file *open_file, const struct
 		!lock->length)
 		return local_lock_release_owner(ctx, open_file, lock->owner);
 	if (lock->kind == LOCK_KIND_FLOCK) {
-		r = try_lock(ctx, file->fd, lock, wait);
+		r = take_lock(ctx, file->fd, lock, wait);
 	} else {
 		r = get_owner(locks, file, lock, &owner);
 		if (r < 0)
 			return r;
-		r = try_lock(ctx, owner->fd, lock, wait);
+		r = take_lock(ctx, owner->fd, lock, wait);
 		put_owner(locks, owner);
 	}
 	if (r == 0 && lock->type != LOCK_NONE) {

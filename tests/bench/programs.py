@@ -3,11 +3,11 @@
 
 What programs do all day, in a directory itself, on sshfs and bindfs (where they are installed;
 bindfs shows what FUSE alone costs here) and on isthmus over ssh to this machine: SQLite with four
-writers (with locks=local, too), configure, venv, npm, git, thousands of small files.  Each round does one piece of work on every file system by turns, so that what else the
-machine does meets all of them; a row has medians, and the ratios count.  "waited" are isthmus's
-round trips that a caller waited for, "all" those of read-ahead and of queued writes, too, each
-of the last round.  Then the memory of the daemon over ten rounds of making, reading and removing
-files.
+writers (with locks=local, too), configure, venv, npm, git, thousands of small files.  Each round
+does one piece of work on every file system by turns, so that what else the machine does meets all
+of them; a row has medians, and the ratios count.  "waited" are isthmus's round trips that a
+caller waited for, "all" those of read-ahead and of queued writes, too, each of the last round.
+Then the memory of the daemon over ten rounds of making, reading and removing files.
 """
 
 import argparse

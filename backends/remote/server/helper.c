@@ -510,16 +510,16 @@ static int open_root(const char *root)
 static void reap(pid_t session)
 {
 	const struct timespec pause = {.tv_nsec = 5000000};
-	bool is_entered = getppid() == 0;
 
 	for (int fd = 0; fd <= 2; fd++)
 		close(fd);
-	if (is_entered)
+	if (getppid() == 0) {
 		signal(SIGHUP, SIG_IGN);
-	while (is_entered && waitpid(session, NULL, 0) < 0 && errno == EINTR)
-		continue;
-	for (int ms = 0; !is_entered && ms < REAP_MS && waitpid(session, NULL, WNOHANG) == 0;
-		ms += 5)
+		while (waitpid(session, NULL, 0) < 0 && errno == EINTR)
+			continue;
+		return;
+	}
+	for (int ms = 0; ms < REAP_MS && waitpid(session, NULL, WNOHANG) == 0; ms += 5)
 		nanosleep(&pause, NULL);
 }
 

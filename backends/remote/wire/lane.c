@@ -253,13 +253,22 @@ int64_t lane_silence_ms(struct lane *lane)
 	return clock_now_ms() - lane->last_receive_ms;
 }
 
-size_t lane_waiting_bytes(struct lane *lane)
+/* Under the lock. */
+static size_t waiting_bytes(const struct lane *lane)
 {
 	size_t bytes = 0;
 
-	pthread_mutex_lock(&lane->lock);
 	for (int i = 0; i < LANE_PRIORITIES; i++)
 		bytes += lane->waiting[i].bytes;
+	return bytes;
+}
+
+size_t lane_waiting_bytes(struct lane *lane)
+{
+	size_t bytes;
+
+	pthread_mutex_lock(&lane->lock);
+	bytes = waiting_bytes(lane);
 	pthread_mutex_unlock(&lane->lock);
 	return bytes;
 }
@@ -276,10 +285,10 @@ size_t lane_window_bytes(struct lane *lane)
 
 size_t lane_unacked_bytes(struct lane *lane)
 {
-	size_t waiting = lane_waiting_bytes(lane), bytes;
+	size_t bytes;
 
 	pthread_mutex_lock(&lane->lock);
-	bytes = waiting + lane->under_way_bytes;
+	bytes = waiting_bytes(lane) + lane->under_way_bytes;
 	pthread_mutex_unlock(&lane->lock);
 	return bytes;
 }
