@@ -446,6 +446,9 @@ void remote_file_unlocked(struct remote_file *file, const struct file_lock *lock
 /* Drops what was read ahead of the object; NULL: of all.  `at`: the feed tells of a change that was
  * looked at then, so that what is known to be newer stays; 0: the change was made here. */
 void remote_object_changed(struct remote *remote, const struct object_id *id, uint64_t at);
+
+/* What was read ahead and nobody came for. */
+void remote_drop_stale_chunks(struct remote *remote);
 void remote_file_changed(struct remote_file *file);
 
 /* The same for a write through this handle: what came with a lock has it then. */

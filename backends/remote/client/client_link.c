@@ -493,6 +493,11 @@ static void *run_manager(void *argument)
 			remote_prepared_tidy(remote);
 			pthread_mutex_lock(&remote->lock);
 		}
+		if (remote->chunk_bytes) {
+			pthread_mutex_unlock(&remote->lock);
+			remote_drop_stale_chunks(remote);
+			pthread_mutex_lock(&remote->lock);
+		}
 		clock_cond_wait_ms(&remote->manager, &remote->lock,
 			remote->call_count || remote->heartbeat.pinged_ms ? TICK_MS : TICK_IDLE_MS);
 	}

@@ -138,6 +138,20 @@ static size_t files_with_chunks(struct remote *remote, const struct object_id *i
 	return count;
 }
 
+void remote_drop_stale_chunks(struct remote *remote)
+{
+	struct remote_file *files[FILES_AT_ONCE];
+	size_t count = files_with_chunks(remote, NULL, files);
+
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&files[i]->lock);
+		find_chunk(files[i], -1);
+		files[i]->has_chunks = files[i]->chunks;
+		pthread_mutex_unlock(&files[i]->lock);
+		remote_file_unref(files[i]);
+	}
+}
+
 /* `except`: a file whose chunks have the change; or NULL. */
 static void object_changed(struct remote *remote, const struct object_id *id, uint64_t at,
 	const struct remote_file *except)
