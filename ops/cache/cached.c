@@ -168,6 +168,7 @@ void cached_free(struct workspace *w)
 
 	c->stopping = true;
 	cached_tidy_stop(c);
+	cached_idle_close_all(c);
 	worker_pool_done(&c->scanners);
 	worker_pool_done(&c->keepers);
 	content_store_close(c->store);

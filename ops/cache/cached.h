@@ -21,7 +21,8 @@
  *
  * Opening a small file whose content is known costs no round trip; the workspace sees
  * the open at the first lock or the first read that the cache cannot answer.  An answer that did
- * not need the workspace sets ctx->served.from_cache.
+ * not need the workspace sets ctx->served.from_cache.  Handles of large files that were read stay
+ * open at the workspace after the close, for the next open (cached_idle.c).
  *
  * Threads: `lock` (struct cached) guards all state; no call of the inner workspace is made while
  * it is held.

@@ -17,6 +17,7 @@
  * cached_file.c      attributes, reads and locks of an open file
  * cached_write.c     writes to an open file
  * cached_content.c   file content: memory bound, the store on disk
+ * cached_idle.c      handles of large files that stay open at the workspace
  * cached_assemble.c  content of larger files, collected while it is read
  * cached_defer.c     attribute changes that wait for a flush
  * cached_async.c     files that were created or truncated without waiting
@@ -182,11 +183,13 @@ struct cached {
 	LIST_HEAD(, waiter) waiters;
 	uint64_t keeping_bytes; /* of all content that is queued for the store */
 	LIST_HEAD(, prefetch) prefetches;
-	uint64_t content_opened_ms;              /* when a caller last opened a small file */
-	LIST_HEAD(, cached_file) deferred;       /* handles with deferred attribute changes */
-	LIST_HEAD(, applying) applying;          /* deferred changes that are being sent */
-	uint64_t applied;                        /* how many were ever put into `applying` */
-	LIST_HEAD(, cached_file) unnamed;        /* handles whose create or open has no reply yet */
+	uint64_t content_opened_ms;        /* when a caller last opened a small file */
+	LIST_HEAD(, cached_file) deferred; /* handles with deferred attribute changes */
+	LIST_HEAD(, applying) applying;    /* deferred changes that are being sent */
+	uint64_t applied;                  /* how many were ever put into `applying` */
+	LIST_HEAD(, cached_file) idle;     /* closed handles to be opened again, newest first ... */
+	LIST_HEAD(, cached_file) unwanted; /* ... and those that a worker is to close */
+	LIST_HEAD(, cached_file) unnamed;  /* handles whose create or open has no reply yet */
 	struct missed_name missed[MISSED_NAMES]; /* a ring */
 	unsigned missed_next;                    /* next entry of `missed` to write */
 	uint64_t round_trip_us;                  /* smoothed */
@@ -464,6 +467,29 @@ bool cached_ask_async(struct cached *c, struct op_context *ctx, struct cached_fi
 /* The handle is being closed: waits until no call uses it, and takes it off the list of unnamed
  * files.  A missing reply counts as -EIO. */
 void cached_forget_async(struct cached *c, struct cached_file *file);
+
+/* ---- cached_idle.c ---------------------------------------------------------------- */
+
+/* A handle that is being closed: true: it stays open, and the list owns it. */
+bool cached_idle_keep(struct cached *c, struct cached_file *file);
+
+/* A handle of the object that was opened with this path and these flags; the caller adds it to the
+ * object, or discards it.  NULL: none. */
+struct cached_file *cached_idle_take(
+	struct cached *c, const struct object_id *id, const char *path, int flags);
+void cached_idle_discard(struct cached *c, struct cached_file *file);
+
+/* The object is forgotten; NULL: the feed no longer tells which ones lose their name. */
+void cached_idle_drop(struct cached *c, const struct object_id *id);
+
+/* Some name is no longer that of the object. */
+void cached_idle_drop_nameless(struct cached *c, const struct object_id *id);
+
+/* What is at the path is to lose its name.  Releases the lock meanwhile. */
+void cached_idle_close_at(struct cached *c, const char *path);
+
+/* Called without the lock, before the end of the workers. */
+void cached_idle_close_all(struct cached *c);
 
 /* ---- cached_assemble.c --------------------------------------------------------- */
 

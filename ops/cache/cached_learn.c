@@ -153,6 +153,7 @@ void cached_learn_name(struct cached *c, const struct tree_look *look,
 	/* An absence that others caused may be a move: keep the content, another event follows. */
 	if (before.inode && (found || source == FROM_CHANGE))
 		cached_drop_dead(c, &before);
+	cached_idle_drop_nameless(c, &before);
 	cached_wake(c, name);
 }
 
@@ -395,6 +396,7 @@ static void take_end_of_watch(
 	struct directory *d = directory_find(c, id);
 
 	tree_learn_watch(c->tree, look, id, false, 0);
+	cached_idle_drop(c, NULL);
 	if (d && !tree_watched_since(c->tree, id))
 		d->scanned = false; /* a scan may add the watch again */
 }
@@ -417,6 +419,7 @@ void cached_take_change(void *user, const struct change *change)
 		break;
 	case CHANGE_RESCAN:
 		tree_learn_loss(c->tree, &look);
+		cached_idle_drop(c, NULL);
 		c->lost_ms = look.ms;
 		break;
 	}

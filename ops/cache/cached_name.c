@@ -435,6 +435,7 @@ static int remove_name(struct op_context *ctx, struct workspace *w, const char *
 		return r;
 	}
 	cached_hold_open(c, ctx, path);
+	cached_idle_close_at(c, path);
 	id = cached_find_in(c, &ctx->parent, path).id;
 	cached_begin_change(c, ctx, &asking);
 	r = remove(ctx, c->base.inner, path, expected);
@@ -472,8 +473,10 @@ int cached_rename(struct op_context *ctx, struct workspace *w, const char *from,
 		cached_leave(c);
 		return r;
 	}
-	if (!(flags & RENAME_SWAP))
+	if (!(flags & RENAME_SWAP)) {
 		cached_hold_open(c, ctx, to);
+		cached_idle_close_at(c, to);
+	}
 	cached_begin_change(c, ctx, &asking);
 	r = workspace_rename(ctx, c->base.inner, from, to, flags, expected);
 	cached_end_moving(c, ctx, &asking, from, to, flags, r);

@@ -205,13 +205,33 @@ static int hand_out(struct cached_file *file, int r, struct open_file **ret_file
 	return 0;
 }
 
-/* Opens a file with cached content, without the workspace.  -EAGAIN: its content is not cached. */
+/* NULL: its content is not cached, or there is no memory. */
+static struct cached_file *file_with_content(
+	struct cached *c, const struct extra *x, const char *path, int flags, uint64_t size)
+{
+	struct content *content = x ? x->content : NULL;
+	struct cached_file *file;
+
+	if (!content && size > 0)
+		return NULL;
+	file = file_new(c, path, flags);
+	if (!file)
+		return NULL;
+	if (content)
+		content_opened(c, content);
+	file->content = content ? content_ref(content) : content_new("", 0);
+	if (!file->content)
+		cached_file_free(steal_ptr(&file));
+	return file;
+}
+
+/* Opens a file with cached content, or one that is open still, without the workspace.  -EAGAIN: it
+ * is neither. */
 static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct attributes attributes;
 	struct cached_file *file;
-	const struct extra *x;
 	struct found found;
 	int r = cached_await_content(c, ctx, object->path, &found, &attributes);
 
@@ -222,17 +242,18 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 	r = check_type(&attributes);
 	if (r < 0)
 		return r;
-	x = extra_find(c, &found.id);
-	if (!(x && x->content) && attributes.size_bytes > 0)
-		return -EAGAIN;
-	file = file_new(c, object->path, flags);
+	file = file_with_content(
+		c, extra_find(c, &found.id), object->path, flags, attributes.size_bytes);
 	if (!file)
-		return -ENOMEM;
-	if (x && x->content)
-		content_opened(c, x->content);
-	file->content = x && x->content ? content_ref(x->content) : content_new("", 0);
+		file = cached_idle_take(c, &found.id, object->path, flags);
+	if (!file)
+		return -EAGAIN;
 	file->attributes = attributes;
-	r = file->content ? join_object(c, file) : -ENOMEM;
+	r = join_object(c, file);
+	if (r < 0 && atomic_load(&file->inner)) {
+		cached_idle_discard(c, file);
+		return r;
+	}
 	if (r == 0) {
 		c->statistics.hits++;
 		ctx->served.from_cache = ctx->served.round_trips == 0;

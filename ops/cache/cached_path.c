@@ -285,6 +285,7 @@ bool cached_end_watch(struct cached *c, const struct object_id *id)
 		return false;
 	*unheard = (struct unheard){.next = c->unheard, .id = *id};
 	c->unheard = unheard;
+	cached_idle_drop(c, NULL);
 	return true;
 }
 
@@ -299,6 +300,7 @@ bool cached_drop(void *user, const struct object_id *id, void *kept)
 	if (!c->stopping && !is_subscribed && tree_watched_since(c->tree, id) &&
 		!cached_end_watch(c, id))
 		return false;
+	cached_idle_drop(c, id);
 	extra_free(c, x);
 	return true;
 }

@@ -243,6 +243,10 @@ int cached_close(struct op_context *ctx, struct open_file *open_file)
 	cached_enter(c);
 	cached_forget_async(c, file);
 	file->closing = true; /* from here on `inner` does not change */
+	if (r == 0 && cached_idle_keep(c, file)) {
+		cached_leave(c);
+		return 0;
+	}
 	cached_begin_change(c, ctx, &asking);
 	r = first_error(r, workspace_close(ctx, atomic_load(&file->inner)));
 	settle(c, ctx, file, file->writes, &asking, r); /* no other call uses the handle */

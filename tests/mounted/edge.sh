@@ -183,7 +183,8 @@ test_what_was_replaced_does_not_stay_open_at_the_workspace() {
 		    except OSError:
 		        return False
 		    # What is prepared for the next new file has a name like "#1234".
-		    return path.startswith(f"{there}/{name}") and not path.startswith(f"{there}/#")
+		    return (path.startswith(f"{there}/{name}") and path.endswith(" (deleted)")
+		            and not path.startswith(f"{there}/#"))
 		def held(name=""):
 		    return sum(is_open(fd, name) for fd in glob.glob("/proc/[0-9]*/fd/*"))
 		def replace(place, name):
