@@ -276,6 +276,10 @@ static int connect_once(
 		stderr_text = stream.child
 				      ? stream_stderr(&stream, r == -ETIMEDOUT ? 0 : STDERR_WAIT_MS)
 				      : NULL;
+		if (stderr_text && !*stderr_text && !*ret_reason) {
+			free(stderr_text);
+			stderr_text = stream_end(&stream);
+		}
 		all = remote_all_stderr(stderr_text, &noise);
 		*ret_lacks_program = *ret_reason ? r == -EROFS && remote->settings.scheme->end->copy
 						 : lacks_program(remote, all);

@@ -26,6 +26,7 @@
 enum {
 	STDERR_MAX_BYTES = 4096,
 	END_POLL_MS = 10,
+	CLOSED_WAIT_MS = 100, /* from the end of its stderr to that of the child */
 	END_WAIT_MS = 1000,
 	PATIENCE_MS = 12000,         /* with what follows it, people wait for 15 s at most */
 	PATIENCE_PROMPT_MS = 120000, /* somebody types a passphrase */
@@ -370,6 +371,24 @@ char *stream_stderr(struct stream *stream, int wait_ms)
 			nanosleep(&pause, NULL);
 	}
 	return copy_stderr(child);
+}
+
+char *stream_end(const struct stream *stream)
+{
+	const struct timespec pause = {.tv_nsec = END_POLL_MS * 1000000L};
+	int64_t until_ms = clock_now_ms() + CLOSED_WAIT_MS;
+	siginfo_t end = {0};
+
+	while (stream->child &&
+		waitid(P_PID, (id_t)stream->child->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		end.si_pid == 0 && clock_now_ms() < until_ms)
+		nanosleep(&pause, NULL);
+	if (end.si_pid == 0)
+		return NULL;
+	return end.si_code == CLD_EXITED
+		       ? string_printf("the command ended with exit code %d", end.si_status)
+		       : string_printf("the command was killed by signal %d (%s)", end.si_status,
+				 strsignal(end.si_status));
 }
 
 int stream_write(int fd, const void *data, size_t size, int stall_ms)

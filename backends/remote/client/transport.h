@@ -64,5 +64,9 @@ void stream_interrupt(struct stream *stream);
  * end; waits up to `wait_ms` for its end.  The caller frees; NULL when there is no memory. */
 char *stream_stderr(struct stream *stream, int wait_ms);
 
+/* How the child ended, whose stderr is at its end: "the command ended with exit code 1".  The
+ * caller frees; NULL: it runs, there is none, or no memory. */
+char *stream_end(const struct stream *stream);
+
 /* Writes everything; `stall_ms` without progress is -ETIMEDOUT.  -EPIPE, -errno. */
 int stream_write(int fd, const void *data, size_t size, int stall_ms);
