@@ -186,7 +186,8 @@ static void explain(char **ret_reason, const char *directory, int error)
 	const char *remedy = error == -ENOENT ? "; create it first"
 			     : error == -EACCES
 				     ? "; it must be readable and searchable for the mounting user"
-				     : "";
+			     : error == -ENOTDIR ? "; if it is a file, name its directory"
+						 : "";
 
 	if (asprintf(ret_reason, "cannot open the directory \"%s\": %s%s", directory,
 		    strerror(-error), remedy) < 0)

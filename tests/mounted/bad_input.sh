@@ -40,8 +40,8 @@ test_missing_directory() {
 
 test_workspace_is_a_file() {
 	echo x >"$tmp/file"
-	refused 2 "$tmp/file" "$ISTHMUS" mount "local:$tmp/file" "$mnt"
-	refused 10 "$tmp/file" "$ISTHMUS" mount "helper:$tmp/file" "$mnt"
+	refused 2 "$tmp/file\": Not a directory; if it is a file, name its directory" "$ISTHMUS" mount "local:$tmp/file" "$mnt"
+	refused 10 "$tmp/file\": Not a directory; if it is a file, name its directory" "$ISTHMUS" mount "helper:$tmp/file" "$mnt"
 }
 
 test_mount_point_is_missing_or_a_file() {

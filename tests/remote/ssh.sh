@@ -122,7 +122,7 @@ agent=
 expect "once more" 15 '^ok ' "ssh://box$dir/ws" "$ssh"
 [ "$(ls "$dir/cache/isthmus" | wc -l)" = 1 ] || { echo "FAILED: more than the helper is left" >&2; failed=1; }
 expect "no such directory" 15 '^error 2: .*nowhere.*No such file.*create it there first' "ssh://box$dir/nowhere" "$ssh"
-expect "a file" 15 '^error 20: .*Not a directory' "ssh://box$dir/ssh_config" "$ssh"
+expect "a file" 15 '^error 20: .*Not a directory; if it is a file, name its directory$' "ssh://box$dir/ssh_config" "$ssh"
 expect "unknown host" 15 '^error 113: .*no-such-host.invalid.*(resolve|known)' "ssh://no-such-host.invalid/tmp" "$ssh -o StrictHostKeyChecking=no"
 expect "nobody listens" 15 '^error 113: .*Connection refused' "ssh://127.0.0.1:1/tmp" "$ssh"
 expect "an IPv6 address without brackets" 5 '^error 22: .*brackets' "ssh://::1/tmp" "$ssh"

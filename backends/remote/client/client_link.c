@@ -130,6 +130,9 @@ static int take_refusal(const struct welcome *welcome, char **ret_reason)
 		*ret_reason = string_printf(
 			"%s; create it there first, with mkdir -p, or correct the URI",
 			welcome->reason);
+	else if (welcome->error == -ENOTDIR)
+		*ret_reason =
+			string_printf("%s; if it is a file, name its directory", welcome->reason);
 	else
 		*ret_reason = strdup(welcome->reason);
 	return welcome->error ? welcome->error : -EPROTO;
