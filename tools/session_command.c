@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/support/reach.h"
 #include "ops/support/visible.h"
 #include "tools/base/jobs.h"
-#include "tools/base/reach.h"
 #include "tools/commands.h"
 #include "tools/permission/permission.h"
 

@@ -115,6 +115,14 @@ static void note_port(void *user, unsigned port)
 		options->tty ? "\r" : "");
 }
 
+static void note_waiting(void *user, const char *problem)
+{
+	const struct exec_options *options = user;
+
+	command_note(
+		"exec", "still waiting (Ctrl-C gives up): %s%s", problem, options->tty ? "\r" : "");
+}
+
 static int run(const struct exec_options *options)
 {
 	cleanup_free char *socket_path = NULL, *mount_point = NULL, *workspace_path = NULL;
@@ -123,6 +131,7 @@ static int run(const struct exec_options *options)
 	struct exec_client client = {.tty = options->tty,
 		.no_input = exec_client_has_no_input(),
 		.listening = note_port,
+		.waiting = note_waiting,
 		.user = (void *)(uintptr_t)options};
 	struct exec_client_end end;
 	int r;

@@ -180,9 +180,7 @@ static void reply_not_started(
 
 	workspace_status(w, &status);
 	if (error == -EIO && status.link != LINK_ONLINE) {
-		control_reply_failure(connection, error,
-			"\"%s\" is out of reach: 'isthmus status' says why",
-			connection->server->mount->options->uri);
+		control_reply_no_reach(connection, "is out of reach");
 		return;
 	}
 	op_context_init(&ctx);
@@ -220,11 +218,9 @@ static void reply_lost(struct connection *connection, int error)
 			"command has done, and run it again",
 			uri);
 	else if (error == -EIO)
-		control_reply_failure(connection, error,
-			"\"%s\" was out of reach for too long while the command ran; it may run "
-			"there "
-			"still: 'isthmus status' says how the link is",
-			uri);
+		control_reply_no_reach(connection,
+			"was out of reach for too long while the command ran, which may run there "
+			"still");
 	else
 		control_reply_failure(
 			connection, error, "gave up the command: %s", strerror(-error));

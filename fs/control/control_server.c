@@ -10,6 +10,7 @@
 #include "fs/log/callers.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/json.h"
+#include "ops/workspace.h"
 
 enum {
 	CONNECTIONS_MAX = 256,
@@ -43,6 +44,16 @@ void control_reply_failure(struct connection *connection, int error, const char 
 	/* If sending fails, the client is gone. */
 	if (text)
 		control_send(connection->fd, CONTROL_FAILURE, text, strlen(text));
+}
+
+void control_reply_no_reach(struct connection *connection, const char *how)
+{
+	const struct mount *m = connection->server->mount;
+	struct workspace_status status;
+
+	workspace_status(m->workspace, &status);
+	control_reply_failure(connection, -EIO, "\"%s\" %s: %s", m->options->uri, how,
+		*status.last_error ? status.last_error : "it does not answer");
 }
 
 /* Sends the text and frees it; NULL: no memory, sends an error. */

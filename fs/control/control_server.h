@@ -45,6 +45,10 @@ struct connection {
 void control_reply_failure(struct connection *connection, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* The same for -EIO of a workspace that cannot be reached: its URI, `how` ("is out of reach"), and
+ * the reason. */
+void control_reply_no_reach(struct connection *connection, const char *how);
+
 /* Serves an "exec" request until the command has ended. */
 void control_exec(struct connection *connection, const cJSON *request);
 

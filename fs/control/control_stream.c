@@ -34,8 +34,7 @@ static void reply_no_stream(
 		control_reply_failure(
 			connection, error, "\"%s\" is no port, ADDRESS:PORT or path", endpoint);
 	else if (error == -EIO)
-		control_reply_failure(connection, error,
-			"\"%s\" is out of reach: 'isthmus status' says why", uri);
+		control_reply_no_reach(connection, "is out of reach");
 	else
 		control_reply_failure(connection, error, "cannot %s %s at the workspace: %s",
 			listens ? "listen on" : "connect to", endpoint, strerror(-error));

@@ -1,6 +1,7 @@
 #include "ops/support/exec_client.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,11 +18,13 @@
 #include "ops/support/control.h"
 #include "ops/support/files.h"
 #include "ops/support/json.h"
+#include "ops/support/reach.h"
 #include "ops/support/thread.h"
 
 enum {
 	INPUT_BYTES = 64 << 10,
 	GRACE_S = 3, /* from the first interrupt to the end */
+	SILENT_MS = 2000,
 };
 
 /* The connection, and the lock for sending on it. */
@@ -276,6 +279,19 @@ static bool take_frame(const struct exec_client *client, enum control_frame_type
 
 /* ---- All of it ------------------------------------------------------------------------- */
 
+static void await_frame(const struct exec_client *client, bool *has_waited)
+{
+	struct pollfd ready = {.fd = link_to_daemon.fd, .events = POLLIN};
+
+	while (client->waiting && !*has_waited && poll(&ready, 1, SILENT_MS) == 0) {
+		cleanup_free char *problem = reach_problem(client->control_path, 0);
+
+		if (problem)
+			client->waiting(client->user, problem);
+		*has_waited = problem;
+	}
+}
+
 int exec_client_start(const struct exec_client *client)
 {
 	int r;
@@ -290,6 +306,7 @@ void exec_client_run(const struct exec_client *client, struct exec_client_end *r
 {
 	cleanup_buffer struct buffer payload = {0};
 	enum control_frame_type type;
+	bool has_waited = false;
 	int r;
 
 	*ret_end = (struct exec_client_end){0};
@@ -298,6 +315,7 @@ void exec_client_run(const struct exec_client *client, struct exec_client_end *r
 		return;
 	}
 	do {
+		await_frame(client, &has_waited);
 		r = control_receive(link_to_daemon.fd, &type, &payload);
 		if (r < 0) {
 			end_without_daemon(ret_end, r);

@@ -35,6 +35,10 @@ struct exec_client {
 
 	/* The command listens on the port; of requests with tell_ports.  NULL: passed over. */
 	void (*listening)(void *user, unsigned port);
+
+	/* Nothing has come for seconds as the workspace cannot be reached: `problem` says why
+	 * (reach_problem).  Called once at most.  NULL: passed over. */
+	void (*waiting)(void *user, const char *problem);
 	void *user;
 };
 

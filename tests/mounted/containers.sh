@@ -303,6 +303,23 @@ test_another_container_of_the_name() {
 	stop_daemon
 }
 
+test_a_command_says_that_its_container_was_removed() {
+	local code=0 reason="o such container.*'$engine ps -a' shows the names" pid
+
+	uri=$engine://removed
+	run_box removed box
+	start_daemon -o timeout=15
+	remove_box removed
+	"$ISTHMUS" exec "$mnt" -- true 2>"$tmp/err" &
+	pid=$!
+	wait_for 8 grep -q "still waiting.*$reason" "$tmp/err" || fail "no word of it: $(cat "$tmp/err")"
+	kill -0 "$pid" || fail "it does not wait for another one of the name"
+	wait "$pid" || code=$?
+	expect 125 "$code" "exit code"
+	tail -n 1 "$tmp/err" | grep -q "out of reach: .*$reason" || fail "no reason: $(cat "$tmp/err")"
+	stop_daemon
+}
+
 # make_slow_engine: $tmp/slow has an engine whose exec waits while there is a file "hold".
 make_slow_engine() {
 	rm -f "$tmp/hold" "$tmp/held"

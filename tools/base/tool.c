@@ -10,9 +10,9 @@
 #include "ops/support/control.h"
 #include "ops/support/json.h"
 #include "ops/support/path.h"
+#include "ops/support/reach.h"
 #include "ops/support/utf8.h"
 #include "tools/base/jobs.h"
-#include "tools/base/reach.h"
 
 /* ---- Session and call ------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-#include "tools/base/reach.h"
+#include "ops/support/reach.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>

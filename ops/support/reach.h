@@ -1,5 +1,5 @@
 /*
- * tools/base/reach.h - whether the workspace of a mount can be reached.
+ * ops/support/reach.h - whether the workspace of a mount can be reached.
  *
  * Threads: any.
  */
