@@ -48,6 +48,20 @@ test_much_is_read_by_several_connections_while_that_is_of_use() {
 	wait_for 5 has_no_further_ssh || fail "an ssh was left"
 }
 
+test_they_are_opened_at_the_same_time() {
+	local count
+
+	make_file together
+	(exec cmp "$backing/together" "$mnt/together") &
+	wait_for 10 eval '! has_no_further_ssh' || fail "there is none"
+	echo stall >"$tmp/link" # so that none gets ready
+	sleep 1
+	count=$(further_sshs | wc -l)
+	echo up >"$tmp/link"
+	wait "$!"
+	expect 3 "$count" "connections that are being opened"
+}
+
 test_connections_that_die_lose_nothing() {
 	make_file dies
 	reads_whole dies kill_further

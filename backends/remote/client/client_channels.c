@@ -190,11 +190,15 @@ static void look_for_life(struct remote_channel *channel)
 		lane_send(channel->lane, LANE_URGENT, FRAME_PING, 0, NULL);
 }
 
-/* A far end that prompts for a password must not be tried again and again.  Under the lock. */
+/* A far end that prompts for a password must not be tried again and again, nor by several at the
+ * same time.  Under the lock. */
 static void note_failure(struct remote *remote)
 {
 	int64_t rest_ms = 2 * remote->channels_rest_ms;
 
+	remote->channels_work = false;
+	if (clock_now_ms() < remote->channels_rested_ms)
+		return; /* another one of the same attempt */
 	rest_ms = rest_ms < REST_MIN_MS ? REST_MIN_MS : rest_ms;
 	remote->channels_rest_ms = rest_ms < REST_MAX_MS ? rest_ms : REST_MAX_MS;
 	remote->channels_rested_ms = clock_now_ms() + remote->channels_rest_ms;

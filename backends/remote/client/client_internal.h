@@ -135,7 +135,7 @@ struct remote {
 	pthread_cond_t channels_moved;
 	unsigned channels_max;      /* the first included */
 	unsigned next_channel;      /* takes turns */
-	bool channels_work;         /* one could be had */
+	bool channels_work;         /* a connection was made that could ask nothing */
 	int64_t channels_until_ms;  /* they are wanted until then ... */
 	int64_t channels_rest_ms;   /* ... but after a failure not for so long, */
 	int64_t channels_rested_ms; /* that is, until then */

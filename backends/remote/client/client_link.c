@@ -103,6 +103,7 @@ static int take_welcome(
 	remote->channels_max = welcome->channels < remote->settings.channels
 				       ? (unsigned)welcome->channels
 				       : remote->settings.channels;
+	remote->channels_work = !remote->settings.transport.may_prompt;
 	remote->owner_uid = welcome->owner_uid;
 	remote->owner_gid = welcome->owner_gid;
 	remote->lost = false;
