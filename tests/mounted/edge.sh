@@ -722,4 +722,25 @@ test_what_others_do_to_a_network_file_system_shows_after_the_ttl() {
 	expect file "$(ls "$mnt/network/d")" "names after a command"
 }
 
+# helper_faults: how often the processes of the helper have got fresh pages.
+helper_faults() {
+	local pid
+
+	for pid in $(pgrep -f isthmus-helper); do
+		! readlink "/proc/$pid"/fd/* 2>/dev/null | grep -qxF "$backing" || sed 's/.*) //' "/proc/$pid/stat"
+	done | awk '{ sum += $8 } END { print sum + 0 }'
+}
+
+test_the_helper_reads_a_large_file_in_memory_that_it_has() {
+	local before after
+
+	[[ $uri = helper:* ]] || skip "there is no helper"
+	truncate -s 128M "$backing/large"
+	before=$(helper_faults)
+	cat "$mnt/large" >/dev/null
+	after=$(helper_faults)
+	rm "$mnt/large"
+	[ $((after - before)) -lt $(((128 << 8) * 3 / 4)) ] || fail "$((after - before)) fresh pages for $((128 << 8))"
+}
+
 run_tests "$1"

@@ -369,6 +369,8 @@ int64_t handle_read(struct job *job, struct wire_writer *out)
 
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
+	if (r == 0 && size > LANE_LARGE_BYTES / 4)
+		lane_writer_enlarge(job->lane, out);
 	if (r == 0)
 		r = buffer_reserve(&out->buffer, size);
 	if (r < 0)

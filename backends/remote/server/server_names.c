@@ -90,10 +90,9 @@ static void start_chunk(struct listing *listing)
 		listing->chunk_bytes *= 2;
 	else if (listing->chunk_bytes > most && listing->chunk_bytes > LISTING_FIRST_BYTES)
 		listing->chunk_bytes /= 2;
-	if (listing->chunk_bytes == LANE_LARGE_BYTES)
-		lane_writer_init_large(listing->job->server->lane, &listing->chunk);
-	else
-		lane_writer_init(&listing->chunk);
+	lane_writer_init(&listing->chunk);
+	if (listing->chunk_bytes == LISTING_CHUNK_BYTES)
+		lane_writer_enlarge(listing->job->server->lane, &listing->chunk);
 	listing->previous.size = 0;
 	listing->previous_at = 0;
 	listing->before = (struct attributes){0};

@@ -23,7 +23,7 @@ enum lane_priority {
 	LANE_PRIORITIES,
 };
 
-enum { LANE_LARGE_BYTES = LISTING_CHUNK_BYTES };
+enum { LANE_LARGE_BYTES = TRANSFER_MAX_BYTES + (4 << 10) };
 
 struct lane_callbacks {
 	/* From the reader thread, in order.  Owns `payload` (header->size bytes, then a
@@ -95,9 +95,10 @@ size_t lane_withdraw_all(struct lane *lane, bool (*wanted)(void *user, uint32_t 
 /* Starts a writer whose payload goes out by lane_send(): leaves room for the header. */
 void lane_writer_init(struct wire_writer *writer);
 
-/* The same with room for a frame of LANE_LARGE_BYTES, header included, if possible in memory
- * that an earlier such frame has left. */
-void lane_writer_init_large(struct lane *lane, struct wire_writer *writer);
+/* Gives such a writer, which has less, room for a frame of LANE_LARGE_BYTES, header included, in
+ * memory that an earlier such frame has left, if there is one.  Without memory it stays as it is.
+ */
+void lane_writer_enlarge(struct lane *lane, struct wire_writer *writer);
 
 uint64_t lane_received_count(struct lane *lane); /* counted frames, for the peer's lane_attach() */
 int64_t lane_silence_ms(struct lane *lane);      /* since the last byte came in */

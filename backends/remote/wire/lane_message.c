@@ -8,6 +8,7 @@
 
 enum {
 	MESSAGE_COST_BYTES = 96, /* beside its data */
+	LARGE_SPARE = 4,         /* room for so many times the message stays if it is reused */
 	SLACK_BYTES = 512,       /* more room than a message needs is given back */
 };
 
@@ -114,11 +115,12 @@ void lane_queue_clear(struct message_queue *q)
  * requested must not keep its memory. */
 static void take_data(struct message *m, struct buffer *buffer, size_t large_bytes)
 {
+	size_t spare = buffer->capacity == large_bytes ? LARGE_SPARE : 2;
 	uint8_t *smaller = NULL;
 
 	m->size = buffer->size;
 	m->data = steal_ptr(&buffer->data);
-	if (buffer->capacity > 2 * buffer->size + SLACK_BYTES)
+	if (buffer->capacity > spare * buffer->size + SLACK_BYTES)
 		smaller = realloc(m->data, m->size);
 	if (smaller)
 		m->data = smaller;

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -387,34 +388,33 @@ void *lane_run_writer(void *user)
 	return NULL;
 }
 
-static void start_writer(struct wire_writer *writer, uint8_t *free_buffer)
+void lane_writer_init(struct wire_writer *writer)
 {
 	static const uint8_t room[FRAME_HEADER_BYTES];
 
 	*writer = (struct wire_writer){
-		.buffer = {.data = free_buffer,
-			.capacity = free_buffer ? LANE_LARGE_BYTES : 0,
-			.limit_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX_BYTES}};
+		.buffer.limit_bytes = FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX_BYTES};
 	wire_put_raw(writer, room, sizeof(room));
 }
 
-void lane_writer_init(struct wire_writer *writer)
+void lane_writer_enlarge(struct lane *lane, struct wire_writer *writer)
 {
-	start_writer(writer, NULL);
-}
-
-void lane_writer_init_large(struct lane *lane, struct wire_writer *writer)
-{
-	uint8_t *free_buffer = NULL;
+	struct buffer *buffer = &writer->buffer;
+	uint8_t *data = NULL;
 
 	pthread_mutex_lock(&lane->lock);
 	if (lane->free_count)
-		free_buffer = lane->free_buffers[--lane->free_count];
+		data = lane->free_buffers[--lane->free_count];
 	pthread_mutex_unlock(&lane->lock);
-	start_writer(writer, free_buffer);
-	if (writer->error == 0)
-		writer->error =
-			buffer_reserve(&writer->buffer, LANE_LARGE_BYTES - FRAME_HEADER_BYTES);
+	if (!data)
+		data = malloc(LANE_LARGE_BYTES);
+	if (!data)
+		return;
+	if (buffer->size)
+		memcpy(data, buffer->data, buffer->size);
+	free(buffer->data);
+	buffer->data = data;
+	buffer->capacity = LANE_LARGE_BYTES;
 }
 
 int lane_queue(struct lane *lane, enum lane_priority priority, enum frame_type type, uint32_t id,
