@@ -3,9 +3,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +15,8 @@
 #include "backends/backend.h"
 #include "backends/local/local_internal.h"
 #include "backends/local/watch.h"
+
+enum { RESERVE_MAX = 256 }; /* descriptors */
 
 void local_free(struct workspace *workspace)
 {
@@ -149,6 +153,19 @@ int local_check(struct op_context *ctx, struct workspace *workspace)
 	return there.st_dev == root.st_dev && there.st_ino == root.st_ino ? 0 : -ESTALE;
 }
 
+/* Calls that need a descriptor for a moment (to stat, remove, lock, ...) go on when as many files
+ * are open as may be: the one program that opens them is to see EMFILE, not every other. */
+static unsigned open_files_max(void)
+{
+	struct rlimit limit;
+	rlim_t reserve;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > UINT_MAX)
+		return UINT_MAX;
+	reserve = limit.rlim_cur / 4;
+	return (unsigned)(limit.rlim_cur - (reserve < RESERVE_MAX ? reserve : RESERVE_MAX));
+}
+
 int local_workspace_new(
 	int root_fd, const struct local_options *options, struct workspace **ret_workspace)
 {
@@ -168,6 +185,7 @@ int local_workspace_new(
 	w->root_fd = -1;
 	w->owner_uid = root.uid;
 	w->owner_gid = root.gid;
+	w->open_files_max = open_files_max();
 	w->has_openat2 = !(options && options->no_openat2) && probe_openat2(root_fd);
 	local_identity_init(w);
 	r = local_locks_new(&w->locks);

@@ -13,6 +13,12 @@ enum {
 	ALWAYS_FLAGS = O_NONBLOCK | O_NOCTTY,
 };
 
+/* Before anything is made.  See open_files_max() in local.c. */
+static int check_room(const struct local_workspace *w)
+{
+	return atomic_load(&w->open_files) < w->open_files_max ? 0 : -EMFILE;
+}
+
 static int file_new(struct workspace *w, int *fd, int flags, const struct attributes *attributes,
 	uint64_t path_hash, struct open_file **ret_file)
 {
@@ -27,6 +33,7 @@ static int file_new(struct workspace *w, int *fd, int flags, const struct attrib
 		.id = attributes->id,
 		.path_hash = path_hash,
 	};
+	atomic_fetch_add(&local_from(w)->open_files, 1);
 	*ret_file = &file->base;
 	return 0;
 }
@@ -81,6 +88,9 @@ int local_open_file(struct op_context *ctx, struct workspace *workspace,
 	cleanup_fd int fd = -1;
 	int r;
 
+	r = check_room(w);
+	if (r < 0)
+		return r;
 	local_draw(ctx);
 	fd = open_with(w, object, open_flags);
 	if (fd == -EPERM && (open_flags & O_NOATIME))
@@ -111,8 +121,10 @@ static int open_new(struct op_context *ctx, struct workspace *workspace, int bas
 	const struct local_workspace *w = local_from(workspace);
 	struct attributes attributes;
 	cleanup_fd int fd = -1;
-	int r;
+	int r = check_room(w);
 
+	if (r < 0)
+		return r;
 	{
 		cleanup_guise struct local_guise guise = local_act_as(w, ctx);
 
@@ -167,15 +179,16 @@ int local_create_unnamed(struct op_context *ctx, struct workspace *workspace, co
 
 int local_close(struct op_context *ctx, struct open_file *open_file)
 {
-	struct local_locks *locks = local_from(open_file->workspace)->locks;
+	struct local_workspace *w = local_from(open_file->workspace);
 	struct local_file *file = local_file_from(open_file);
 	int r;
 
 	(void)ctx;
-	local_locks_forget_file(locks, file);
+	local_locks_forget_file(w->locks, file);
 	if (file->access != O_RDONLY)
 		local_changing_file(file);
 	r = close(file->fd) < 0 && errno != EINTR ? -errno : 0;
+	atomic_fetch_sub(&w->open_files, 1);
 	free(file);
 	return r;
 }

@@ -28,6 +28,8 @@ struct local_workspace {
 	gid_t owner_gid;
 	struct local_locks *locks;
 	struct watcher *_Atomic watcher; /* NULL until changes are wanted */
+	atomic_uint open_files;
+	unsigned open_files_max;
 
 	/* This process itself (local_identity.c). */
 	bool can_switch; /* it may act as another user */

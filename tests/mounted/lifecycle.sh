@@ -415,6 +415,39 @@ test_more_files_are_open_than_the_soft_limit_says() {
 	umount_here
 }
 
+# Those that stat, create directories, remove or write what is open need a descriptor there for a moment.
+test_only_opens_fail_when_as_many_files_are_open_as_may_be() {
+	local without=--bounding-set=-sys_resource
+
+	need python3 setpriv
+	[ "$(id -u)" = 0 ] || without=--inh-caps=-sys_resource
+	(ulimit -n 400 && exec setpriv "$without" "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$mnt")
+	python3 - "$mnt" <<-'END'
+		import errno, os, sys
+		os.chdir(sys.argv[1])
+		os.mkdir("dir")
+		first = os.open("dir/first", os.O_CREAT | os.O_RDWR, 0o600)
+		files, error = [], 0
+		while not error:
+		    try:
+		        files.append(os.open(f"dir/open{len(files)}", os.O_CREAT | os.O_WRONLY, 0o600))
+		    except OSError as failure:
+		        error = failure.errno
+		assert error == errno.EMFILE, error
+		assert len(files) >= 140, len(files)
+		os.mkdir("dir/sub")
+		os.write(first, b"text")
+		assert os.fstat(first).st_size == 4
+		os.rename("dir/open0", "dir/sub/open0")
+		os.unlink("dir/open1")
+		assert f"open{len(files)}" not in os.listdir("dir")
+		for fd in files:
+		    os.close(fd)
+		os.close(os.open("dir/later", os.O_CREAT | os.O_WRONLY, 0o600))
+	END
+	umount_here
+}
+
 test_sigterm_ends_who_was_started_with_signals_blocked() {
 	need python3
 	python3 - "$ISTHMUS" mount "${mount_options[@]}" "$uri" "$mnt" <<-'END'
