@@ -325,7 +325,7 @@ int64_t handle_name(struct job *job, struct wire_writer *out)
 
 	if (r == 0)
 		r = wire_reader_finish(&job->in);
-	if (r == 0 && ref.handle->unnamed)
+	if (r == 0 && ref.handle->is_named)
 		r = -EBADF;
 	if (r == 0)
 		r = name_or_open(job, ref.handle, path, flags, makes, &attributes, &opened);

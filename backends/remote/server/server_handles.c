@@ -38,18 +38,23 @@ struct handle *server_handle_get(struct server *server, uint64_t id)
 
 int server_handle_put(struct server *server, struct handle *handle)
 {
+	struct open_file *unnamed = NULL;
 	struct op_context ctx;
-	bool last;
-	int r;
+	bool last, is_idle;
+	int r = 0;
 
 	pthread_mutex_lock(&server->lock);
 	last = --handle->refs == 0;
+	is_idle = handle->unnamed && handle->refs == 1 &&
+		  server_handle_find(server, handle->id) == handle;
+	if (last || is_idle)
+		unnamed = steal_ptr(&handle->unnamed);
 	pthread_mutex_unlock(&server->lock);
+	op_context_init(&ctx);
+	workspace_close(&ctx, unnamed);
 	if (!last)
 		return 0;
-	op_context_init(&ctx);
 	r = workspace_close(&ctx, handle->file);
-	workspace_close(&ctx, handle->unnamed);
 	free(handle);
 	return r;
 }
@@ -60,7 +65,8 @@ int server_handle_named(struct server *server, struct handle *handle, struct ope
 	int r = -EBADF;
 
 	pthread_mutex_lock(&server->lock);
-	if (!handle->unnamed) {
+	if (!handle->is_named) {
+		handle->is_named = true;
 		handle->unnamed = handle->file; /* others may be using it */
 		handle->file = file;
 		handle->object = *object;

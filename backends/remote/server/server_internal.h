@@ -75,7 +75,8 @@ struct handle {
 	bool busy;     /* an ordered job runs */
 	struct job *first, **last;
 	struct open_file *file;
-	struct open_file *unnamed; /* the same file as it was before NAME; or NULL */
+	struct open_file *unnamed; /* what it was before NAME, while a job may use it; or NULL */
+	bool is_named;             /* `file` was opened by the name that NAME gave */
 	atomic_bool has_locks;     /* or had some, or waits for one */
 	struct object_id object;
 };
@@ -175,7 +176,8 @@ struct handle *server_handle_find(struct server *server, uint64_t id);
 /* A reference, or NULL when there is no such handle. */
 struct handle *server_handle_get(struct server *server, uint64_t id);
 
-/* The last reference closes the file and returns what close said; else 0. */
+/* The last reference closes the file and returns what close said; else 0.  When no job uses the
+ * handle, the file as it was before NAME is closed. */
 int server_handle_put(struct server *server, struct handle *handle);
 
 /* Takes ownership of the file on success.  -EMFILE, -EBADF (the id is in use), -ENOMEM. */
