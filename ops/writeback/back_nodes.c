@@ -103,21 +103,19 @@ static void node_free(struct writeback *b, struct node *node)
 
 void back_tables_done(struct writeback *b)
 {
-	void *entry;
+	void *entry, *next;
 
-	while (b->nodes.buckets &&
-		(entry = hash_table_next(&b->nodes, NULL, node_hash, node_link))) {
-		hash_table_remove(&b->nodes, entry, node_hash, node_link);
+	for (entry = hash_table_next(&b->nodes, NULL, node_hash, node_link); entry; entry = next) {
+		next = hash_table_next(&b->nodes, entry, node_hash, node_link);
 		node_free(b, entry);
 	}
-	while (b->names.buckets &&
-		(entry = hash_table_next(&b->names, NULL, name_hash, name_link))) {
-		hash_table_remove(&b->names, entry, name_hash, name_link);
+	for (entry = hash_table_next(&b->names, NULL, name_hash, name_link); entry; entry = next) {
+		next = hash_table_next(&b->names, entry, name_hash, name_link);
 		free(entry);
 	}
-	while (b->directories.buckets &&
-		(entry = hash_table_next(&b->directories, NULL, directory_hash, directory_link))) {
-		hash_table_remove(&b->directories, entry, directory_hash, directory_link);
+	for (entry = hash_table_next(&b->directories, NULL, directory_hash, directory_link); entry;
+		entry = next) {
+		next = hash_table_next(&b->directories, entry, directory_hash, directory_link);
 		free(entry);
 	}
 	hash_table_done(&b->nodes);
