@@ -464,6 +464,16 @@ void back_drop(struct writeback *b, struct operation *operation)
 	back_operation_free(operation);
 }
 
+/* What was created and removed changes the times of a directory that was made here, although the
+ * workspace's stay as they are. */
+static void keep_time(struct writeback *b, const struct directory *directory)
+{
+	struct node *node = back_node(b, &directory->id);
+
+	if (node)
+		node->shown.mtime = node->shown.ctime = directory->changed;
+}
+
 /* Cancels the creation of an object that has not been sent. */
 void back_cancel(struct writeback *b, struct operation *operation)
 {
@@ -474,6 +484,7 @@ void back_cancel(struct writeback *b, struct operation *operation)
 	if (name->node == operation->node)
 		name->node = NULL;
 	touch_directory(b, name, 0);
+	keep_time(b, name->directory);
 	back_end(b, operation);
 }
 

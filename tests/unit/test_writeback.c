@@ -532,6 +532,17 @@ static void test_what_is_shown_stays_when_it_is_done(void)
 	workspace_free(w);
 }
 
+/* All wait at the gate: what is created after this is not sent before it opens. */
+static void occupy_workers(struct workspace *w)
+{
+	for (int i = 0; i < WORKERS + 8; i++) {
+		char path[16];
+
+		snprintf(path, sizeof(path), "f%d", i);
+		CHECK_RC(0, put(w, path, "text", O_TRUNC));
+	}
+}
+
 static void test_what_is_removed_before_it_was_sent_is_never_sent(void)
 {
 	struct workspace *w = open_back();
@@ -544,12 +555,7 @@ static void test_what_is_removed_before_it_was_sent_is_never_sent(void)
 	CHECK_RC(1, workspace_write(&context, file, "x", 1, 0));
 	shut(true);
 	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
-	for (int i = 0; i < WORKERS + 8; i++) { /* who wait at the gate */
-		char path[16];
-
-		snprintf(path, sizeof(path), "f%d", i);
-		CHECK_RC(0, put(w, path, "text", O_TRUNC));
-	}
+	occupy_workers(w);
 	CHECK_RC(0, put(w, "d/last", "text", O_TRUNC));
 	CHECK_RC(0, workspace_unlink(&context, w, "d/last", NULL));
 	CHECK_RC(-ENOENT, stat_at(w, "d/last", &attributes));
@@ -558,6 +564,31 @@ static void test_what_is_removed_before_it_was_sent_is_never_sent(void)
 	CHECK_RC(0, sync_all(w));
 	CHECK_RC(WORKERS + 9, faulty_calls(there, "create")); /* these and "held" */
 	CHECK_RC(0, faulty_calls(there, "unlink"));
+	workspace_free(w);
+}
+
+/* As a mail reader looks whether it has to list a Maildir again. */
+static void test_a_directory_keeps_the_time_of_what_was_never_sent(void)
+{
+	struct workspace *w = open_back();
+	struct attributes before, after, later;
+
+	CHECK_RC(0, workspace_mkdir(&context, w, "d", 0755, &attributes));
+	attributes.mtime.tv_sec -= 5;
+	CHECK_RC(0, workspace_setattr(&context, w, &(struct object_ref){.path = "d"}, SET_MTIME,
+			    &attributes, &attributes));
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, stat_at(w, "d", &before));
+	shut(true);
+	occupy_workers(w);
+	CHECK_RC(0, put(w, "d/f", "text", O_TRUNC));
+	CHECK_RC(0, workspace_unlink(&context, w, "d/f", NULL));
+	CHECK_RC(0, stat_at(w, "d", &after));
+	CHECK(after.mtime.tv_sec > before.mtime.tv_sec);
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_RC(0, stat_at(w, "d", &later));
+	CHECK(memcmp(&later.mtime, &after.mtime, sizeof(later.mtime)) == 0);
 	workspace_free(w);
 }
 
@@ -1817,6 +1848,7 @@ int main(void)
 		TEST(test_a_directory_has_its_new_mode_while_names_in_it_are_pending),
 		TEST(test_what_is_shown_stays_when_it_is_done),
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
+		TEST(test_a_directory_keeps_the_time_of_what_was_never_sent),
 		TEST(test_writes_of_a_file_are_sent_once),
 		TEST(test_a_file_that_is_synced_is_there),
 		TEST(test_a_file_that_may_not_be_opened_again_is_written_on),
