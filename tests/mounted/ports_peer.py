@@ -125,15 +125,17 @@ def echo(where, text="hello"):
 
 
 def crowd(where, count):
-    """All are open before the first byte comes back to any."""
+    """All are open before the first byte comes back to any.  Each that has ended makes way for one
+    that waits to be served."""
     connections = [connect(where, "echo") for _ in range(int(count))]
     for i, connection in enumerate(connections):
         connection.sendall(b"%05d" % i * 4000)
-    good = sum(receive_exactly(connection, 20000) == b"%05d" % i * 4000
-               for i, connection in enumerate(connections))
-    for connection in connections:
+    good = ended = 0
+    for i, connection in enumerate(connections):
+        good += receive_exactly(connection, 20000) == b"%05d" % i * 4000
         connection.shutdown(socket.SHUT_WR)
-    ended = sum(receive_all(connection) == b"" for connection in connections)
+        ended += receive_all(connection) == b""
+        connection.close()
     print(good, ended)
 
 
