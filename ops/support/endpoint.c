@@ -14,7 +14,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
 
-enum { CONNECT_TIMEOUT_MS = 10000, INTERRUPT_POLL_MS = 50, BACKLOG = 128 };
+enum { CONNECT_TIMEOUT_MS = 10000, INTERRUPT_POLL_MS = 50 };
 
 union address {
 	struct sockaddr any;
@@ -255,7 +255,7 @@ static int listen_one(const union address *address, socklen_t size)
 			setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
 		r = bind(fd, &address->any, size) < 0 ? -errno : 0;
 	}
-	if (r == 0 && listen(fd, BACKLOG) < 0)
+	if (r == 0 && listen(fd, SOMAXCONN) < 0)
 		r = -errno;
 	return r < 0 ? r : steal_fd(&fd);
 }
