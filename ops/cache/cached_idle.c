@@ -87,7 +87,7 @@ static bool is_worth_it(struct cached *c, const struct cached_file *file)
 	struct object_id directory;
 	struct attributes now;
 
-	return !cached_may_write(file->flags) && atomic_load(&file->inner) &&
+	return cached_may_be_known(file->flags) && atomic_load(&file->inner) &&
 	       !file->extra->content && !file->extra->locked && !file->has_locks &&
 	       tree_name_of(c->tree, id, &directory) &&
 	       tree_get_attributes(c->tree, id, cached_now_ms(), &now) == TREE_WATCHED &&

@@ -637,6 +637,9 @@ WORKSPACE_DECLARE_OPERATIONS(cached)
 
 bool cached_may_write(int flags);
 
+/* Whether an open with these flags may be answered without the workspace. */
+bool cached_may_be_known(int flags);
+
 /* The handle at the workspace; opens it if it is not open yet.  Called without the lock. */
 int cached_file_inner(
 	struct op_context *ctx, struct cached_file *file, struct open_file **ret_inner);

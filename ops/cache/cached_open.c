@@ -14,6 +14,12 @@ bool cached_may_write(int flags)
 	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
 }
 
+/* O_NOATIME is passed on by the open at the workspace, so it needs a handle of its own there. */
+bool cached_may_be_known(int flags)
+{
+	return !cached_may_write(flags) && !(flags & O_NOATIME);
+}
+
 /* ---- Handles -------------------------------------------------------------------- */
 
 static struct cached_file *file_new(struct cached *c, const char *path, int flags)
@@ -473,8 +479,7 @@ int cached_open_file(struct op_context *ctx, struct workspace *w, const struct o
 	struct cached *c = cached_of(w);
 	int r = -EAGAIN;
 
-	/* O_NOATIME is passed on by the open at the workspace, so it needs a handle there. */
-	if (!object->file && !cached_may_write(flags) && !(flags & O_NOATIME)) {
+	if (!object->file && cached_may_be_known(flags)) {
 		cached_enter(c);
 		cached_await_at(c, ctx, object->path);
 		r = open_known(c, ctx, object, flags, ret_file, ret_attributes);

@@ -88,6 +88,15 @@ static void test_who_wants_to_write_gets_a_handle_of_its_own(void)
 	teardown();
 }
 
+static void test_what_must_be_opened_there_each_time_does_not_stay_open(void)
+{
+	setup("mkdir d && " MAKE_BIG " >d/big");
+	CHECK_RC(1, count("d"));
+	CHECK_RC(0, workspace_close(&context, open_it("d/big", O_RDONLY | O_NOATIME)));
+	CHECK_RC(0, descriptors_of("big"));
+	teardown();
+}
+
 static void test_what_has_lost_its_name_is_closed(void)
 {
 	setup("mkdir d; for i in one two three four; do " MAKE_BIG " >d/$i; done; echo >d/small");
@@ -230,6 +239,7 @@ static void test_what_was_read_ahead_is_given_back(void)
 
 TEST_MAIN("cached_idle", TEST(test_the_next_open_does_not_ask),
 	TEST(test_who_wants_to_write_gets_a_handle_of_its_own),
+	TEST(test_what_must_be_opened_there_each_time_does_not_stay_open),
 	TEST(test_what_has_lost_its_name_is_closed), TEST(test_a_handle_that_is_still_used_stays),
 	TEST(test_what_was_changed_is_opened_anew), TEST(test_sixteen_stay_open),
 	TEST(test_without_a_watch_none_stays_open), TEST(test_what_was_read_ahead_is_given_back))

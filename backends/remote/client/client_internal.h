@@ -447,7 +447,7 @@ void remote_file_unlocked(struct remote_file *file, const struct file_lock *lock
  * looked at then, so that what is known to be newer stays; 0: the change was made here. */
 void remote_object_changed(struct remote *remote, const struct object_id *id, uint64_t at);
 
-/* What was read ahead and nobody came for. */
+/* Drops what was read ahead a second ago and has not been read: it would be asked for anew. */
 void remote_drop_stale_chunks(struct remote *remote);
 void remote_file_changed(struct remote_file *file);
 
