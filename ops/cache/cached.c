@@ -13,7 +13,9 @@
 
 enum {
 	SCANNERS = 3,
-	MEMORY_DEFAULT_BYTES = 64 << 20,
+	MEMORY_DEFAULT_MIN_BYTES = 64 << 20,
+	MEMORY_DEFAULT_MAX_BYTES = 512 << 20,
+	MEMORY_SHARE = 16,     /* the default is this fraction of the machine's memory */
 	STATS_MS = 1000,       /* how long statfs is answered from the cache ... */
 	STATS_IDLE_MS = 10000, /* ... and if no change is known; a worker then renews it */
 	NAMES_DEFAULT_MAX = 3 << 19,
@@ -277,6 +279,16 @@ static int start(struct cached *c, const struct cached_options *options)
 	return r;
 }
 
+static uint64_t default_memory_bytes(void)
+{
+	uint64_t bytes =
+		(uint64_t)sysconf(_SC_PHYS_PAGES) / MEMORY_SHARE * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	if (bytes < MEMORY_DEFAULT_MIN_BYTES)
+		return MEMORY_DEFAULT_MIN_BYTES;
+	return bytes < MEMORY_DEFAULT_MAX_BYTES ? bytes : MEMORY_DEFAULT_MAX_BYTES;
+}
+
 int cached_new(struct workspace *inner, const struct cached_options *options,
 	struct workspace **ret_workspace)
 {
@@ -291,12 +303,14 @@ int cached_new(struct workspace *inner, const struct cached_options *options,
 		.facts_max = 2 * names_max,
 		.drop = cached_drop,
 		.user = c});
-	c->memory_bytes_max = options->memory_bytes ? options->memory_bytes : MEMORY_DEFAULT_BYTES;
+	c->memory_bytes_max =
+		options->memory_bytes ? options->memory_bytes : default_memory_bytes();
 	c->ttl_ms = options->ttl_ms;
 	pthread_mutex_init(&c->lock, NULL);
 	clock_cond_init(&c->changed);
 	clock_cond_init(&c->tidier_wanted);
 	TAILQ_INIT(&c->contents);
+	TAILQ_INIT(&c->guesses);
 	set_operations(c, inner);
 	r = c->tree ? start(c, options) : -ENOMEM;
 	if (r < 0) {

@@ -19,10 +19,11 @@
  * it open are sent with the creator's next write, flush or fsync, which returns their error; a look
  * at the file by another caller, or a command, sends them first.
  *
- * Opening a small file whose content is known costs no round trip; the workspace sees
- * the open at the first lock or the first read that the cache cannot answer.  An answer that did
- * not need the workspace sets ctx->served.from_cache.  Handles of large files that were read stay
- * open at the workspace after the close, for the next open (cached_idle.c).
+ * Opening a file that a caller has read before, or whose content is in memory or in the store,
+ * costs no round trip; the workspace sees the open at the first lock or the first read that the
+ * cache cannot answer.  An answer that did not need the workspace sets ctx->served.from_cache.
+ * Handles of large files that were read stay open at the workspace after the close, for the next
+ * open (cached_idle.c).
  *
  * Threads: `lock` (struct cached) guards all state; no call of the inner workspace is made while
  * it is held.
@@ -34,7 +35,8 @@
 struct workspace;
 
 struct cached_options {
-	uint64_t memory_bytes;      /* bound of file content in memory; 0: 64 MiB */
+	uint64_t memory_bytes;      /* bound of file content in memory; 0: a sixteenth of the
+				     * machine's memory, 64 to 512 MiB */
 	uint64_t disk_bytes;        /* of the content store; 0: no store */
 	const char *disk_directory; /* NULL: ${XDG_CACHE_HOME:-~/.cache}/isthmus/content */
 	const char *identity; /* identifies the workspace across mounts (its URI); may be NULL */

@@ -11,7 +11,8 @@
 #include "ops/cache/content_store.h"
 
 enum {
-	IDLE_MS = 300, /* write to the store when no small file was opened for so long */
+	IDLE_MS = 300,           /* write to the store when no small file was opened for so long */
+	SHRUNK_BYTES = 16 << 20, /* of content that stays in memory when the mount is idle */
 	GIVE_WAY_NICE = 10,
 };
 
@@ -51,13 +52,25 @@ void content_unref(struct content *content)
 		free(content);
 }
 
-void content_opened(struct cached *c, struct content *content)
+void content_guessed(struct cached *c, struct content *content)
 {
-	c->guessed_bytes -= content->is_guess ? content->size : 0;
-	content->is_guess = false;
+	TAILQ_REMOVE(&c->contents, content, used);
+	TAILQ_INSERT_HEAD(&c->guesses, content, used);
+	content->is_guess = true;
+	c->guessed_bytes += content->size;
 }
 
-/* ---- The memory bound: the least recently used content is dropped first ---------- */
+void content_opened(struct cached *c, struct content *content)
+{
+	if (!content->is_guess)
+		return;
+	TAILQ_REMOVE(&c->guesses, content, used);
+	TAILQ_INSERT_HEAD(&c->contents, content, used);
+	content->is_guess = false;
+	c->guessed_bytes -= content->size;
+}
+
+/* ---- The memory bound -------------------------------------------------------------- */
 
 void content_detach(struct cached *c, struct extra *x)
 {
@@ -65,24 +78,61 @@ void content_detach(struct cached *c, struct extra *x)
 
 	if (!content)
 		return;
+	content_opened(c, content);
 	TAILQ_REMOVE(&c->contents, content, used);
 	c->content_bytes -= sizeof(*content) + content->size;
 	c->waiting_bytes += content->waits ? content->size : 0;
-	content_opened(c, content);
 	x->content = NULL;
 	content->extra = NULL;
 	content_unref(content);
 }
 
+/* The least recently used content goes first: the kernel has most of it in its pages.  What was
+ * fetched ahead goes when it takes more than its half of the memory; the oldest then led nowhere.
+ * `newest` stays. */
+static struct content *least_useful(struct cached *c, const struct content *newest)
+{
+	struct content *used = TAILQ_LAST(&c->contents, content_list);
+
+	if (used != newest && c->guessed_bytes <= c->memory_bytes_max / 2)
+		return used;
+	return TAILQ_LAST(&c->guesses, content_list);
+}
+
 static void make_room(struct cached *c, const struct content *newest)
 {
-	while (c->content_bytes + c->waiting_bytes > c->memory_bytes_max &&
-		TAILQ_NEXT(newest, used)) {
-		struct extra *oldest = TAILQ_LAST(&c->contents, content_list)->extra;
+	struct content *content;
 
-		content_detach(c, oldest);
-		extra_tidy(c, oldest);
+	while (c->content_bytes + c->waiting_bytes > c->memory_bytes_max &&
+		(content = least_useful(c, newest))) {
+		struct extra *x = content->extra;
+
+		content_detach(c, x);
+		extra_tidy(c, x);
 	}
+}
+
+static void shrink(struct cached *c, const struct content_list *list)
+{
+	struct content *content = TAILQ_LAST(list, content_list), *before;
+	struct attributes version;
+
+	for (; content && c->content_bytes > SHRUNK_BYTES; content = before) {
+		struct extra *x = content->extra;
+
+		before = TAILQ_PREV(content, content_list, used);
+		if (!tree_last_attributes(c->tree, &x->id, &version) ||
+			!content_is_kept(c, &version))
+			continue;
+		content_detach(c, x);
+		extra_tidy(c, x);
+	}
+}
+
+void content_shrink(struct cached *c)
+{
+	shrink(c, &c->guesses);
+	shrink(c, &c->contents);
 }
 
 bool content_attach(struct cached *c, struct extra *x, struct content *content)
@@ -101,12 +151,14 @@ bool content_attach(struct cached *c, struct extra *x, struct content *content)
 	content->extra = x;
 	TAILQ_INSERT_HEAD(&c->contents, content, used);
 	c->content_bytes += sizeof(*content) + content->size;
+	cached_note_update(c);
 	make_room(c, content);
 	return true;
 }
 
 void content_used(struct cached *c, struct content *content)
 {
+	content_opened(c, content);
 	TAILQ_REMOVE(&c->contents, content, used);
 	TAILQ_INSERT_HEAD(&c->contents, content, used);
 }
@@ -194,24 +246,32 @@ bool content_is_kept(const struct cached *c, const struct attributes *version)
 	return c->store && content_store_has(c->store, version);
 }
 
-void content_restore(struct cached *c, const struct attributes *version)
+struct content *content_load(struct cached *c, const struct attributes *version)
 {
-	uint64_t state = tree_state(c->tree, &version->id);
 	struct content *content = NULL;
-	struct extra *x;
 	void *data = NULL;
-	int r;
 
+	if (!content_is_kept(c, version))
+		return NULL;
 	cached_leave(c);
-	r = content_store_get(c->store, version, &data);
-	if (r == 0)
+	if (content_store_get(c->store, version, &data) == 0)
 		content = content_new(data, version->size_bytes);
 	free(data);
 	cached_enter(c);
+	c->statistics.disk_hits += content != NULL;
+	return content;
+}
+
+void content_restore(struct cached *c, const struct attributes *version)
+{
+	uint64_t state = tree_state(c->tree, &version->id);
+	struct content *content = content_load(c, version);
+	struct extra *x;
+
 	x = content && tree_state(c->tree, &version->id) == state ? extra_make(c, &version->id)
 								  : NULL;
 	if (!x || x->content || x->writers)
 		content_unref(content);
-	else if (content_attach(c, x, content))
-		c->statistics.disk_hits++;
+	else
+		content_attach(c, x, content);
 }

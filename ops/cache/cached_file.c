@@ -11,6 +11,16 @@
 
 /* ---- Attributes through a handle ------------------------------------------------------ */
 
+bool cached_was_read(const struct cached *c, const struct object_id *id)
+{
+	return tree_mark(c->tree, id) & MARK_READ;
+}
+
+static void note_read(struct cached *c, const struct object_id *id)
+{
+	tree_set_mark(c->tree, id, tree_mark(c->tree, id) | MARK_READ);
+}
+
 /* Whether the workspace cannot answer for the handle: it was never opened there, and its name is
  * now known to be absent or to lead to another object. */
 static bool is_cut_off(struct cached *c, const struct cached_file *file)
@@ -19,8 +29,7 @@ static bool is_cut_off(struct cached *c, const struct cached_file *file)
 	struct found found;
 	int r;
 
-	if (!file->content || atomic_load(&file->inner) ||
-		tree_name_of(c->tree, &file->extra->id, &directory))
+	if (atomic_load(&file->inner) || tree_name_of(c->tree, &file->extra->id, &directory))
 		return false;
 	r = cached_walk(c, file->path, &found);
 	return r == 0 || path_misses_object(r);
@@ -126,7 +135,7 @@ int cached_file_getattr(
 	r = cached_file_inner(ctx, file, &object.file);
 	if (r == 0)
 		r = ask_attributes(c, ctx, file, &object, ret_attributes);
-	if (path_misses_object(r) && file->content && !object.file) {
+	if (path_misses_object(r) && !object.file) {
 		last_attributes(file, ret_attributes);
 		return 0;
 	}
@@ -144,17 +153,43 @@ static ssize_t copy_out(const struct content *content, void *data, size_t size, 
 	return (ssize_t)count;
 }
 
-/* The content of the file now, or, if the handle cannot ask, the last known one.  The caller unrefs
- * it.  NULL: none. */
-static struct content *known_content(struct cached *c, const struct cached_file *file)
+/* The content when the file was opened.  The caller unrefs it.  NULL: it is not here any more.
+ * Releases the lock meanwhile. */
+static struct content *content_as_opened(struct cached *c, const struct cached_file *file)
+{
+	if (file->content)
+		return content_ref(file->content);
+	return file->attributes.size_bytes ? content_load(c, &file->attributes)
+					   : content_new("", 0);
+}
+
+/* Loads the content for a handle that is not open at the workspace, as an open does for a file that
+ * nobody has read. */
+static void await_content(struct cached *c, struct op_context *ctx, const struct cached_file *file)
+{
+	cleanup_free char *path = NULL;
+	struct attributes attributes;
+	struct found found;
+
+	if (!file->extra->content && !atomic_load(&file->inner) &&
+		cached_path_of(c, &file->extra->id, &path) == 0)
+		cached_await_content(c, ctx, path, &found, &attributes);
+}
+
+/* The content of the file now, or, if the handle cannot ask, when it was opened.  The caller unrefs
+ * it.  NULL: the workspace has to be asked.  Releases the lock meanwhile. */
+static struct content *known_content(
+	struct cached *c, struct op_context *ctx, const struct cached_file *file)
 {
 	struct attributes attributes;
 
+	await_content(c, ctx, file);
 	if (is_cut_off(c, file))
-		return content_ref(file->content);
+		return content_as_opened(c, file);
 	if (!file->extra->content || !cached_get_attributes(c, &file->extra->id, &attributes))
 		return NULL;
 	content_used(c, file->extra->content);
+	note_read(c, &file->extra->id);
 	return content_ref(file->extra->content);
 }
 
@@ -211,10 +246,12 @@ ssize_t cached_read_whole(struct op_context *ctx, struct cached_file *file, stru
 		content = content_new(buffer, (size_t)got);
 	c->statistics.misses++;
 	if (!content || file->extra->content || !cached_is_worth_keeping(file) ||
-		!is_as_opened(c, file))
+		!is_as_opened(c, file)) {
 		content_unref(content);
-	else if (content_attach(c, file->extra, content))
+	} else if (content_attach(c, file->extra, content)) {
+		note_read(c, &file->extra->id);
 		content_keep(c, file->extra);
+	}
 	cached_leave(c);
 	if (got < 0)
 		return got;
@@ -242,7 +279,7 @@ ssize_t cached_read(
 		return -EBADF;
 	cached_enter(c);
 	cached_wait_for_name(c, ctx, file);
-	content = known_content(c, file);
+	content = known_content(c, ctx, file);
 	if (!content)
 		cached_assemble_begin(c, file);
 	worth_keeping = cached_is_worth_keeping(file);
@@ -251,8 +288,12 @@ ssize_t cached_read(
 	if (content)
 		return read_content(c, ctx, content, data, size, offset);
 	r = cached_file_inner(ctx, file, &inner);
-	if (path_misses_object(r) && file->content)
-		return copy_out(file->content, data, size, offset);
+	if (path_misses_object(r)) {
+		cached_enter(c);
+		content = content_as_opened(c, file);
+		cached_leave(c);
+		return content ? read_content(c, ctx, content, data, size, offset) : -ESTALE;
+	}
 	if (r < 0)
 		return r;
 	if (worth_keeping && offset == 0)
@@ -292,7 +333,7 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
 	int r;
 
 	cached_enter(c);
-	content = known_content(c, file);
+	content = known_content(c, ctx, file);
 	if (content)
 		size = (off_t)content->size;
 	is_known = content && !may_have_holes(content);

@@ -151,8 +151,7 @@ static void take_content(struct intake *intake, const struct dir_entry *entry)
 		return;
 	content_keep(c, x);
 	if (intake->prefetch) {
-		content->is_guess = true;
-		c->guessed_bytes += content->size;
+		content_guessed(c, content);
 		if (!intake->prefetch->first_content_ms)
 			intake->prefetch->first_content_ms = cached_now_ms();
 		intake->prefetch->received_bytes += entry->content_size;

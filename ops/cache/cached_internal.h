@@ -51,11 +51,14 @@ enum {
 	MISSED_NAMES = 16,
 };
 
-/* What is known about an object's extended attributes; stored as the tree's mark of its state. */
+/* What is known about an object's extended attributes.  Stored in the tree's mark of its state,
+ * with MARK_READ: a caller got the content from here, so the workspace permits reading it, and the
+ * caller (the kernel) most likely has it still. */
 enum xattr_knowledge { XATTRS_UNKNOWN, XATTRS_NO_CAPABILITY, XATTRS_NONE };
+enum { MARK_XATTRS = 3, MARK_READ = 4 };
 
 struct content {
-	TAILQ_ENTRY(content) used; /* in cached.contents, while attached */
+	TAILQ_ENTRY(content) used; /* in cached.contents or cached.guesses, while attached */
 	struct extra *extra;       /* the file that it is attached to, or NULL */
 	uint64_t at;               /* position of the attributes that it belongs to */
 	uint32_t refs;             /* one by the file, one by each handle */
@@ -172,8 +175,10 @@ struct cached {
 	uint64_t lost_ms;      /* when events were last lost */
 	uint64_t exec_ms;      /* when a command last ended */
 	struct unheard *unheard;
-	TAILQ_HEAD(content_list, content) contents; /* attached content, most recently used first */
-	uint64_t content_bytes;                     /* of attached content */
+	TAILQ_HEAD(content_list, content)
+	contents;                      /* attached content, most recently used first ... */
+	struct content_list guesses;   /* ... and what has is_guess, the newest first */
+	uint64_t content_bytes;        /* of attached content */
 	uint64_t waiting_bytes;        /* of detached content that is queued for the store */
 	uint64_t guessed_bytes;        /* of attached content with is_guess */
 	uint64_t guessed_before_bytes; /* the part of guessed_bytes that is too old to count */
@@ -201,7 +206,7 @@ struct cached {
 	uint64_t turns; /* counts writes and deferred changes, when they begin */
 	struct cached_stats statistics;
 
-	uint64_t updates;     /* counts facts learnt */
+	uint64_t updates;     /* counts facts learnt and content attached */
 	bool tidies, is_tidy; /* cached_tidy.c: the thread runs; it has nothing to do */
 	pthread_t tidier;
 	pthread_cond_t tidier_wanted;
@@ -234,7 +239,8 @@ struct cached_file {
 	int flags;
 	pthread_mutex_t open_lock;         /* serialises the opening of `inner` */
 	_Atomic(struct open_file *) inner; /* NULL: not open at the workspace yet */
-	struct content *content; /* reads are answered from it while `inner` is NULL; under lock */
+	struct content
+		*content; /* of the file when it was opened, if it was in memory; under lock */
 	struct assembly *assembly; /* content collected from reads so far, or NULL; under lock */
 	bool dirty;                /* has unflushed writes, counted in extra->writers; under lock */
 	struct writes writes;      /* under lock */
@@ -518,16 +524,21 @@ bool content_attach(struct cached *c, struct extra *x, struct content *content);
 void content_detach(struct cached *c, struct extra *x);
 void content_used(struct cached *c, struct content *content);
 
-/* A caller opened the file: prefetched content no longer counts as a guess. */
+/* Drops content from memory that the store has, but for a little of it that was used last. */
+void content_shrink(struct cached *c);
+
+/* Attached content was prefetched; a caller opened the file: it no longer counts as a guess. */
+void content_guessed(struct cached *c, struct content *content);
 void content_opened(struct cached *c, struct content *content);
 bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash);
 
 /* Queues the object's content for the store on disk. */
 void content_keep(struct cached *c, const struct extra *x);
 
-/* Whether the store has the content of this version; reads it from there and attaches it.
- * content_restore() releases the lock meanwhile. */
+/* Whether the store has the content of this version; reads it from there (NULL: it does not have
+ * it), and attaches it.  The last two release the lock meanwhile. */
 bool content_is_kept(const struct cached *c, const struct attributes *version);
+struct content *content_load(struct cached *c, const struct attributes *version);
 void content_restore(struct cached *c, const struct attributes *version);
 
 /* ---- Loading; see also cached_fetch.h ------------------------------------------------ */
@@ -569,7 +580,7 @@ enum wanted_of_directory {
 int cached_load_directory(struct cached *c, struct op_context *ctx, const char *path,
 	enum wanted_of_directory wanted, struct found *ret_found);
 
-/* As cached_resolve(), for a file that is about to be opened.  Also restores small content from the
+/* As cached_resolve(), for a file that is about to be read.  Also restores small content from the
  * store, waits for a prefetch that will bring it, and may start a prefetch. */
 int cached_await_content(struct cached *c, struct op_context *ctx, const char *path,
 	struct found *ret_found, struct attributes *ret_attributes);
@@ -618,7 +629,8 @@ void cached_end_looking(struct extra *extra, uint64_t begun);
 int cached_tidy_start(struct cached *c); /* 0; -EAGAIN: no thread */
 void cached_tidy_stop(struct cached *c); /* called without the lock, after `stopping` was set */
 
-/* A fact was learnt: the tidy thread will clean up after the next quiet time. */
+/* A fact was learnt, or content attached: the tidy thread will clean up after the next quiet time.
+ */
 void cached_note_update(struct cached *c);
 
 /* ---- cached_name.c ------------------------------------------------------------------------ */
@@ -639,6 +651,9 @@ bool cached_may_write(int flags);
 
 /* Whether an open with these flags may be answered without the workspace. */
 bool cached_may_be_known(int flags);
+
+/* Whether a caller has got the content of the object's known state from here. */
+bool cached_was_read(const struct cached *c, const struct object_id *id);
 
 /* The handle at the workspace; opens it if it is not open yet.  Called without the lock. */
 int cached_file_inner(

@@ -18,8 +18,16 @@ struct update {
 	const uint8_t *hash;
 	struct attributes before; /* mode 0: none were known */
 	bool was_watched;         /* every change since `before` had an event */
-	uint8_t mark;             /* enum xattr_knowledge of `before` */
+	uint8_t mark;             /* of `before`: enum xattr_knowledge, MARK_READ */
 };
+
+/* Whether the content is as before by what the attributes say.  `settled`: the times before were
+ * old enough. */
+static bool is_same_content(const struct update *update, bool settled)
+{
+	return (settled || (update->source == FROM_LOOK && update->was_watched)) &&
+	       attributes_same_version(&update->before, update->outcome);
+}
 
 /* Whether the content belongs to the new state as well.  After an own change this may be wrong if
  * others changed the file before it in the same tick; an event then reports their change. */
@@ -33,8 +41,7 @@ static bool keeps_content(const struct content *content, const struct update *up
 		return content->size == now->size_bytes;
 	if (update->source == FROM_CHANGE)
 		return content->size == now->size_bytes && clock_same(&before->mtime, &now->mtime);
-	return (content->settled || (update->source == FROM_LOOK && update->was_watched)) &&
-	       attributes_same_version(before, now);
+	return is_same_content(update, content->settled);
 }
 
 /* The event is older than the known attributes, so the content belongs to a later state and stays.
@@ -92,21 +99,32 @@ bool cached_is_newest(struct cached *c, const struct object_id *id, uint64_t at)
 }
 
 /* The knowledge of extended attributes after the fact.  Own changes of other kinds add none. */
-static uint8_t mark_after(struct cached *c, const struct update *update, bool is_newest)
+static enum xattr_knowledge xattrs_after(
+	struct cached *c, const struct update *update, bool is_newest)
 {
 	bool is_same = attributes_same_version(&update->before, update->outcome);
+	enum xattr_knowledge before = update->mark & MARK_XATTRS;
 
 	/* Mostly the echo of an own change.  If others changed something in the same tick, they may
 	 * have added attributes, but hardly a capability. */
 	if (update->source == FROM_EVENT && is_same)
-		return update->mark == XATTRS_UNKNOWN ? XATTRS_UNKNOWN : XATTRS_NO_CAPABILITY;
+		return before == XATTRS_UNKNOWN ? XATTRS_UNKNOWN : XATTRS_NO_CAPABILITY;
 	/* Others changed the object before an own change, and the event does not say what. */
 	if (update->source == FROM_EVENT && !is_newest)
 		return XATTRS_UNKNOWN;
 	if (is_newest && (update->source == FROM_CHANGE || update->source == FROM_TIMES ||
 				 (is_same && update->was_watched)))
-		return update->mark;
-	return tree_mark(c->tree, &update->outcome->id);
+		return before;
+	return tree_mark(c->tree, &update->outcome->id) & MARK_XATTRS;
+}
+
+/* Whether a caller still has the content: in the same cases in which the cache would keep it. */
+static uint8_t read_after(struct cached *c, const struct update *update, bool is_newest)
+{
+	if (!is_newest && update->source != FROM_EVENT)
+		return tree_mark(c->tree, &update->outcome->id) & MARK_READ;
+	return is_same_content(update, !update->before.changed_lately) ? update->mark & MARK_READ
+								       : 0;
 }
 
 static void update_end(struct cached *c, const struct update *update)
@@ -114,7 +132,8 @@ static void update_end(struct cached *c, const struct update *update)
 	struct extra *x = extra_find(c, &update->outcome->id);
 	bool is_newest = cached_is_newest(c, &update->outcome->id, update->at);
 
-	tree_set_mark(c->tree, &update->outcome->id, mark_after(c, update, is_newest));
+	tree_set_mark(c->tree, &update->outcome->id,
+		xattrs_after(c, update, is_newest) | read_after(c, update, is_newest));
 	if (x)
 		settle_content(c, x, update, is_newest);
 }

@@ -211,36 +211,37 @@ static int hand_out(struct cached_file *file, int r, struct open_file **ret_file
 	return 0;
 }
 
-/* NULL: its content is not cached, or there is no memory. */
-static struct cached_file *file_with_content(
-	struct cached *c, const struct extra *x, const char *path, int flags, uint64_t size)
+/* A handle that need not be opened at the workspace: a caller has read the content before, which is
+ * then loaded only if the handle is read; or it is in memory.  NULL: neither, or no memory. */
+static struct cached_file *file_unopened(
+	struct cached *c, const struct attributes *attributes, const char *path, int flags)
 {
+	const struct extra *x = extra_find(c, &attributes->id);
 	struct content *content = x ? x->content : NULL;
 	struct cached_file *file;
 
-	if (!content && size > 0)
+	if (!content && attributes->size_bytes > 0 && !cached_was_read(c, &attributes->id))
 		return NULL;
 	file = file_new(c, path, flags);
-	if (!file)
-		return NULL;
-	if (content)
+	if (file && content) {
 		content_opened(c, content);
-	file->content = content ? content_ref(content) : content_new("", 0);
-	if (!file->content)
-		cached_file_free(steal_ptr(&file));
+		file->content = content_ref(content);
+	}
 	return file;
 }
 
-/* Opens a file with cached content, or one that is open still, without the workspace.  -EAGAIN: it
- * is neither. */
+/* Opens a file that a caller has read before, whose content is in memory, or that is open still,
+ * without the workspace.  -EAGAIN: it is none of these. */
 static int open_known(struct cached *c, struct op_context *ctx, const struct object_ref *object,
 	int flags, struct open_file **ret_file, struct attributes *ret_attributes)
 {
 	struct attributes attributes;
 	struct cached_file *file;
 	struct found found;
-	int r = cached_await_content(c, ctx, object->path, &found, &attributes);
+	int r = cached_resolve(c, ctx, object->path, &found, &attributes);
 
+	if (r == 0 && !cached_was_read(c, &found.id))
+		r = cached_await_content(c, ctx, object->path, &found, &attributes);
 	if (r < 0)
 		return r;
 	if (object->id.inode && !object_id_equal(&object->id, &found.id))
@@ -248,10 +249,9 @@ static int open_known(struct cached *c, struct op_context *ctx, const struct obj
 	r = check_type(&attributes);
 	if (r < 0)
 		return r;
-	file = file_with_content(
-		c, extra_find(c, &found.id), object->path, flags, attributes.size_bytes);
+	file = cached_idle_take(c, &found.id, object->path, flags);
 	if (!file)
-		file = cached_idle_take(c, &found.id, object->path, flags);
+		file = file_unopened(c, &attributes, object->path, flags);
 	if (!file)
 		return -EAGAIN;
 	file->attributes = attributes;

@@ -6,7 +6,8 @@
 /*
  * Thousands of files that were created and removed leave objects without names, which the tree
  * drops only as facts arrive, and free heap memory, which malloc keeps.  When no fact was learnt
- * for a while, a thread drops all such objects and returns the free memory to the system.
+ * for a while, a thread drops all such objects and most content that the disk store has, and
+ * returns the free memory to the system.
  */
 enum {
 	TIDY_AFTER_MS = 2000,
@@ -35,6 +36,7 @@ static void tidy(struct cached *c)
 		cached_leave(c);
 		cached_enter(c);
 	} while (goes_on && !c->stopping);
+	content_shrink(c);
 	slab_trim(&c->extras);
 	cached_leave(c);
 	heap_trim();

@@ -19,7 +19,12 @@ static enum xattr_knowledge known_xattrs(
 	if ((object->id.inode && !object_id_equal(&id, &object->id)) ||
 		tree_get_attributes(c->tree, &id, cached_now_ms(), NULL) == TREE_ASK)
 		return XATTRS_UNKNOWN;
-	return tree_mark(c->tree, &id);
+	return tree_mark(c->tree, &id) & MARK_XATTRS;
+}
+
+static void set_xattrs(struct cached *c, const struct object_id *id, enum xattr_knowledge known)
+{
+	tree_set_mark(c->tree, id, (tree_mark(c->tree, id) & MARK_READ) | known);
 }
 
 /* Asks for the names of all xattrs.  If there are none, the cache answers later requests. */
@@ -36,7 +41,7 @@ static ssize_t ask_names(struct cached *c, struct op_context *ctx, const struct 
 	r = workspace_listxattr(ctx, c->base.inner, inner, names, size);
 	cached_end_asking(c, ctx, &asking);
 	if (r == 0 && is_certain && state && tree_state(c->tree, &id) == state)
-		tree_set_mark(c->tree, &id, XATTRS_NONE);
+		set_xattrs(c, &id, XATTRS_NONE);
 	else if (path_misses_object((int)r) && !object->file)
 		cached_invalidate(c, asking.look.at, &object->parent, object->path);
 	return r;
@@ -125,7 +130,7 @@ static int change_xattr(struct op_context *ctx, struct workspace *w,
 		       : workspace_setxattr(ctx, c->base.inner, &inner, name, value, size, flags);
 	cached_end_asking(c, ctx, &asking);
 	id = asking.outcome->object.mode ? asking.outcome->object.id : cached_object_of(c, object);
-	tree_set_mark(c->tree, &id, XATTRS_UNKNOWN);
+	set_xattrs(c, &id, XATTRS_UNKNOWN);
 	cached_changed(c, &asking, &id, &asking.outcome->object, FROM_CHANGE);
 	cached_leave(c);
 	return r;

@@ -594,6 +594,31 @@ round_trips_of() {
 	"$ISTHMUS" log --json --op "$1" --path "$2" "$mnt" | sed -n 's/.*"round_trips":\([0-9]*\).*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
 }
 
+# What the second mount has waited for, and read from the disk store.
+waits_and_disk_hits() {
+	"$ISTHMUS" log --json "$mnt2" | grep -c '"round_trips":'
+	"$ISTHMUS" status "$mnt2" --json | grep '"disk_hits"'
+}
+
+# The cache's memory holds a tenth of the tree, and the kernel has all of it.
+test_a_tree_that_is_larger_than_the_memory_is_read_again_from_here() {
+	local before
+
+	case "$uri" in helper:*) ;; *) skip "only where requests wait for a far end" ;; esac
+	need rg
+	mkdir -p "$backing"/larger/d{1..40}
+	for file in "$backing"/larger/d{1..40}/f{1..25}; do
+		head -c 10000 /dev/zero | tr '\0' x >"$file"
+	done
+	second_mount -o memory=1M
+	rg -c --no-ignore x "$mnt2/larger" >"$tmp/found"
+	rg -c --no-ignore x "$mnt2/larger" >"$tmp/found"
+	before=$(waits_and_disk_hits)
+	rg -c --no-ignore x "$mnt2/larger" >"$tmp/found"
+	expect 1000 "$(wc -l <"$tmp/found")" "files found" &&
+		expect "$before" "$(waits_and_disk_hits)" "round trips and files from disk"
+}
+
 # As a linker does: it writes and reads in turns.  The kernel asks before each write whether the file
 # has a capability, which the write would take away, and before each read for the size.
 test_who_writes_and_reads_in_turns_waits_for_little() {

@@ -238,10 +238,10 @@ no_far_helper() {
 	! pgrep -f "^$tmp/far/"
 }
 
-# second_mount: $mnt2 is another mount of the workspace, until the test ends.
+# second_mount [mount option...]: $mnt2 is another mount of the workspace, until the test ends.
 second_mount() {
 	mkdir -p "$mnt2"
-	"$ISTHMUS" mount -f "${mount_options[@]}" "$uri" "$mnt2" >"$tmp/second.log" 2>&1 </dev/null &
+	"$ISTHMUS" mount -f "${mount_options[@]}" "$@" "$uri" "$mnt2" >"$tmp/second.log" 2>&1 </dev/null &
 	second_pid=$!
 	trap end_second_mount EXIT
 	wait_for 20 grep -qF " $mnt2 fuse" /proc/self/mounts || fail "no second mount"

@@ -1,4 +1,5 @@
 /* What the cached decorator keeps on disk, and that nothing is believed of it that is not so. */
+#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdlib.h>
@@ -137,6 +138,102 @@ static void test_memory_is_bounded_while_much_is_read(void)
 		if (i % FILES == 0)
 			cached_quiesce(w);
 	}
+	teardown();
+}
+
+/* Whoever opens a file that was read before may have its content: the kernel in its pages. */
+static void test_what_was_read_is_loaded_again_only_to_be_read(void)
+{
+	enum { FILES = 20 };
+	struct open_file *files[FILES + 1];
+	struct cached_options options;
+	struct cached_stats before, after;
+	char path[16], data[16];
+
+	setup_with_store(&options);
+	workspace_free(w);
+	behind("mkdir d; for i in $(seq 20); do echo $i > d/f$i; truncate -s 10000 d/f$i; done; "
+	       "touch -d '1 hour ago' d/f*");
+	sleep(3);
+	options.memory_bytes = 50 << 10;
+	mount_it(&options);
+	CHECK_RC(FILES, count("d"));
+	for (int i = 1; i <= FILES; i++) {
+		snprintf(path, sizeof(path), "d/f%d", i);
+		text_of(path);
+		cached_quiesce(w);
+	}
+	cached_statistics(w, &before);
+	forget_calls();
+	for (int i = 1; i <= FILES; i++) {
+		snprintf(path, sizeof(path), "d/f%d", i);
+		files[i] = open_it(path, O_RDONLY);
+	}
+	cached_statistics(w, &after);
+	CHECK_RC((long)before.disk_hits, (long)after.disk_hits);
+	CHECK_RC(2, workspace_read(&context, files[1], data, 2, 0));
+	CHECK(memcmp(data, "1\n", 2) == 0);
+	behind("rm d/f2");
+	for (int i = 0; i < 200 * test_patience() && look("d/f2", &ignored) == 0; i++)
+		usleep(10000);
+	CHECK_RC(2, workspace_read(&context, files[2], data, 2, 0));
+	CHECK(memcmp(data, "2\n", 2) == 0);
+	CHECK_RC(0, faulty_calls(counter, "open_file"));
+	CHECK_RC(0, faulty_calls(counter, "read"));
+	for (int i = 1; i <= FILES; i++)
+		CHECK_RC(0, workspace_close(&context, files[i]));
+	teardown();
+}
+
+/* Without a store nothing here has the content of what others removed. */
+static void test_without_a_store_what_others_removed_is_stale(void)
+{
+	static const struct cached_options options = {.ttl_ms = 1000, .memory_bytes = 20000};
+	struct open_file *file;
+	char first;
+
+	setup("mkdir d; for i in 1 2 3; do head -c 10000 /dev/zero > d/f$i; done");
+	workspace_free(w);
+	mount_it(&options);
+	CHECK_RC(3, count("d"));
+	text_of("d/f1");
+	text_of("d/f2");
+	text_of("d/f3");
+	forget_calls();
+	file = open_it("d/f1", O_RDONLY);
+	CHECK_RC(0, calls());
+	behind("rm d/f1");
+	CHECK_RC(-ESTALE, workspace_read(&context, file, &first, 1, 0));
+	CHECK_RC(0, workspace_close(&context, file));
+	teardown();
+}
+
+static void test_an_idle_mount_gives_memory_back(void)
+{
+	enum { IDLE_BYTES = 16 << 20 };
+	struct cached_options options;
+	struct cached_stats stats;
+	char path[16];
+
+	setup_with_store(&options);
+	workspace_free(w);
+	behind("mkdir d; for i in $(seq 150); do head -c 200000 /dev/zero > d/f$i; done; "
+	       "touch -d '1 hour ago' d/f*");
+	sleep(3);
+	options.memory_bytes = options.disk_bytes = 256 << 20;
+	mount_it(&options);
+	CHECK_RC(150, count("d"));
+	for (int i = 1; i <= 150; i++) {
+		snprintf(path, sizeof(path), "d/f%d", i);
+		text_of(path);
+	}
+	cached_statistics(w, &stats);
+	CHECK(stats.content_bytes > IDLE_BYTES);
+	for (int i = 0; i < 100 * test_patience() && stats.content_bytes > IDLE_BYTES; i++) {
+		usleep(100000);
+		cached_statistics(w, &stats);
+	}
+	CHECK(stats.content_bytes <= IDLE_BYTES);
 	teardown();
 }
 
@@ -289,6 +386,9 @@ static void test_content_of_another_size_is_not_believed(void)
 TEST_MAIN("cached_store", TEST(test_the_store_spares_reading_and_is_verified),
 	TEST(test_what_the_place_has_just_changed_is_not_stored),
 	TEST(test_memory_is_bounded_while_much_is_read),
+	TEST(test_what_was_read_is_loaded_again_only_to_be_read),
+	TEST(test_without_a_store_what_others_removed_is_stale),
+	TEST(test_an_idle_mount_gives_memory_back),
 	TEST(test_a_store_is_private_and_its_hashes_its_own),
 	TEST(test_what_killed_writers_left_in_a_store_goes),
 	TEST(test_content_of_another_size_is_not_believed))
