@@ -61,7 +61,7 @@ struct session {
 	bool passes_through;   /* the kernel reads backing files itself */
 	pthread_mutex_t backing_lock;       /* the backing_* fields of files */
 	pthread_mutex_t direct_writes_lock; /* and struct inode_file.direct_writes */
-	/* The latest reads into the kernel's pages that came by io_uring (session_files.c). */
+	/* The latest reads into the kernel's pages (session_files.c). */
 	struct seen_read {
 		const struct inode *inode;
 		uint64_t unique;
