@@ -514,7 +514,7 @@ play() {
 
 test_other_ends_at_an_ssh_host() {
 	# shellcheck disable=SC2016
-	local boot='-- sh -c read -r isthmus; eval "$isthmus"' inside
+	local boot='-- sh -c while read -r isthmus; do eval "$isthmus"; done' inside
 
 	start_sshd_with_engine
 	run_box inner4 box
@@ -581,7 +581,7 @@ test_operations_are_the_same_everywhere() {
 		operations
 		stop_daemon
 	done
-	grep -qxF -- "--context far -n test exec -i ops -c main -- sh -c read -r isthmus; eval \"\$isthmus\"" "$tmp/kubectl.calls" ||
+	grep -qxF -- "--context far -n test exec -i ops -c main -- sh -c while read -r isthmus; do eval \"\$isthmus\"; done" "$tmp/kubectl.calls" ||
 		fail "kubectl was called so: $(cat "$tmp/kubectl.calls")"
 	refused "'kubectl get pods' shows the names" kube://nosuch/work
 	! grep -q memcache "$tmp/out" || fail "lines of kubectl's log: $(cat "$tmp/out")"

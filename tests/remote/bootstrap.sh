@@ -76,10 +76,19 @@ expect "endless noise" '^error .*it said first: "xxxx'
 before='echo "This account is currently not available."; exit 1'
 play sh
 expect "no shell" '^error .*This account is currently not available.*must be able to run commands'
-before='read -r answer'
+before='cat >/dev/null'
 play sh
-expect "a shell that asks first" '^error .*must ask nothing'
+expect "a shell that reads all" '^error .*must ask nothing.*without reading its standard input'
+# What a .bashrc may do.
+for before in 'read -r answer' 'read -r first; read -r second' 'exec dash' 'exec sh' 'exec bash --norc'; do
+	fresh
+	play sh
+	expect "it begins with $before" '^ok '
+done
 before=
+fresh
+play /bin/sh /nowhere
+expect "a PATH without any program" '^ok '
 
 for umask in 000 777; do
 	fresh

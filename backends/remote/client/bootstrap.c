@@ -26,13 +26,21 @@ enum {
 
 /* No backslash, "!" or newline inside the quotes: fish and csh must pass it on as it is.
  * `read` takes single bytes from a pipe, so the rest of the stream is untouched. */
-const char bootstrap_script[] = "read -r isthmus; eval \"$isthmus\"";
-const char bootstrap_command[] = "exec sh -c 'read -r isthmus; eval \"$isthmus\"'";
+#define LOOP "while read -r isthmus; do eval \"$isthmus\"; done"
+
+const char bootstrap_script[] = LOOP;
+/* By its path: what the shell there does first may have broken PATH. */
+const char bootstrap_command[] = "exec /bin/sh -c '" LOOP "'";
+
+/* Lines that do nothing, for a .bashrc that reads its standard input. */
+static const char sacrificed_lines[] = ":\n:\n:\n";
 
 /* Every answer is a line "MARKER word text".  The helper is looked for, and if need be put, in a
  * directory of our own (0700) that allows programs to run. */
 static const char script_format[] =
-	"m=%s; k=%s; say() { printf '%%s %%s\\n' \"$m\" \"$*\"; }; why=; "
+	"m=%s; k=%s; P=$PATH; "
+	"command -v uname >/dev/null 2>&1 || PATH=$PATH:/usr/local/bin:/usr/bin:/bin; "
+	"run() { PATH=$P; exec \"$f\" $k; }; say() { printf '%%s %%s\\n' \"$m\" \"$*\"; }; why=; "
 	"case $(uname -m) in %s *) say machine \"$(uname -s) $(uname -m)\"; exit 1;; esac; "
 	"mine() { [ -d \"$1\" ] && [ ! -h \"$1\" ] && [ -O \"$1\" ]; }; "
 	"good() { if command -v sha256sum >/dev/null 2>&1; then set -- $(sha256sum <\"$1\"); "
@@ -64,7 +72,7 @@ static const char script_format[] =
 	"[ ! -c /dev/zero ] || "
 	"dd if=/dev/zero of=\"$t\" bs=1024 count=$((n / 1024 + 1)) 2>/dev/null || "
 	"drop \"$1\" 'no space' || return 1; }; "
-	"if each look; then touch \"$f\" 2>/dev/null; say have; exec \"$f\" $k; fi; "
+	"if each look; then touch \"$f\" 2>/dev/null; say have; run; fi; "
 	"if ! each room; then "
 	/* In memory, by a program that is there already. */
 	"for p in python3 perl; do command -v $p >/dev/null 2>&1 || continue; say need $a; "
@@ -86,7 +94,7 @@ static const char script_format[] =
 	"why=$(\"$t\" --check 2>&1); rm -f \"$t\"; say refused \"$f: $why\"; exit 1; fi; "
 	"mv -f \"$t\" \"$f\"; find \"${f%%/*}\" -type f "
 	"\\( -name 'isthmus-helper-*' -o -name 'upload.*' \\) -mtime +30 "
-	"-exec rm -f {} + 2>/dev/null; say ready; exec \"$f\" $k\n";
+	"-exec rm -f {} + 2>/dev/null; say ready; run\n";
 
 static const struct {
 	const char *machine;
@@ -428,7 +436,9 @@ int bootstrap_run(struct stream *stream, const struct remote_settings *settings,
 		return -EIO;
 	snprintf(c.marker, sizeof(c.marker), "isthmus-%016llx%016llx", (unsigned long long)nonce[0],
 		(unsigned long long)nonce[1]);
-	r = make_script(&c, settings->forgets_helper, &script);
+	r = buffer_append_string(&script, sacrificed_lines);
+	if (r == 0)
+		r = make_script(&c, settings->forgets_helper, &script);
 	if (r == 0)
 		r = stream_write(
 			stream->out_fd, script.data, script.size, transport_left_ms(*deadline_ms));
