@@ -97,6 +97,15 @@ printf 'Host box\n%s\n' "RemoteCommand cat" "LocalForward 127.0.0.1:$(sed -n 's/
 cat "$dir/ssh_config" >>"$dir/for_logins"
 expect "a configuration for logins" 15 '^ok ' "ssh://box$dir/ws" "ssh_command=ssh -F $dir/for_logins"
 
+# What it says for other uses of the host, of which older versions know nothing.
+for line in "StdinNull yes" "SessionType none" "SessionType subsystem" "ForkAfterAuthentication yes" "RequestTTY force" \
+	"ChannelTimeout session=1s"; do
+	printf 'Host box\n%s\n' "$line" >"$dir/other_uses"
+	cat "$dir/ssh_config" >>"$dir/other_uses"
+	ssh -G -F "$dir/other_uses" box >/dev/null 2>&1 || continue
+	expect "the configuration \"$line\"" 15 '^ok ' "ssh://box$dir/ws" "ssh_command=ssh -F $dir/other_uses"
+done
+
 # Nothing but the session itself is asked of the far end, whatever the configuration says for logins.
 ssh-agent -D -a "$dir/agent" >/dev/null 2>&1 &
 agent=$!

@@ -257,6 +257,8 @@ static int build_ssh(
 		argv_add(&argv, options.cipher);
 	if (options.sharing)
 		argv_add(&argv, options.sharing);
+	for (const char *const *option = options.session; *option; option++)
+		argv_add(&argv, *option);
 	argv_add(&argv, "--");
 	argv_add(&argv, address->host);
 	argv_add(&argv, inside ? inside : bootstrap_command);
@@ -348,7 +350,7 @@ static const struct end ssh_end = {
 	.silent_advice =
 		"'ssh HOST true' must work: the account there must be able to run commands (sftp "
 		"alone will not do), and what its shell does first (.bashrc) must ask nothing and "
-		"come to an end",
+		"come to an end, without reading its standard input",
 };
 
 const struct scheme ssh_scheme = {

@@ -32,6 +32,32 @@ static bool processor_knows_aes(void)
 #endif
 }
 
+/* What the configuration can say from OpenSSH 8.7 (ChannelTimeout: 9.2) on: an older ssh prints no
+ * such line, and refuses the option. */
+static const struct {
+	const char *line; /* of ssh -G, to the value */
+	const char *wanted;
+	const char *option;
+} session_options[SSH_SESSION_OPTIONS_MAX] = {
+	{"\nstdinnull ", "no\n", "-oStdinNull=no"},
+	{"\nsessiontype ", "default\n", "-oSessionType=default"},
+	{"\nforkafterauthentication ", "no\n", "-oForkAfterAuthentication=no"},
+	{"\nchanneltimeout ", "none\n", "-oChannelTimeout=none"},
+};
+
+static void find_session_options(const char *text, struct ssh_options *options)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < SSH_SESSION_OPTIONS_MAX; i++) {
+		const char *line = session_options[i].line, *wanted = session_options[i].wanted;
+		const char *found = strstr(text, line);
+
+		if (found && strncmp(found + strlen(line), wanted, strlen(wanted)) != 0)
+			options->session[count++] = session_options[i].option;
+	}
+}
+
 void ssh_options_find(char *const *argv, const char *host, struct ssh_options *ret_options)
 {
 	cleanup_argv struct argv question = {0};
@@ -47,6 +73,7 @@ void ssh_options_find(char *const *argv, const char *host, struct ssh_options *r
 	text = (const char *)answer.data;
 	if (processor_knows_aes() && strstr(text, preset_line))
 		ret_options->cipher = preference;
+	find_session_options(text, ret_options);
 	if (strstr(text, "\ncontrolpersist no\n"))
 		ret_options->sharing = "-oControlMaster=no";
 }
