@@ -42,6 +42,9 @@ int scheme_check_options(const struct scheme *scheme, const struct workspace_opt
 int scheme_open(const char *name, const char *rest, const struct workspace_options *options,
 	struct workspace **ret_workspace, char **ret_reason);
 
+/* Refuses values of the options of layers, with a reason (-EINVAL). */
+int layers_check(const char *uri, const struct workspace_options *options, char **ret_reason);
+
 /* Puts the layers that the options ask for (backends/layers.c) on top of `workspace`, which is
  * freed on failure.  Errors as workspace_open(). */
 int layers_add(const char *uri, const struct workspace_options *options,

@@ -24,6 +24,9 @@ static const uint64_t disk_cache_default_bytes = 2ull << 30;
  * options do not want the layer.  Errors as workspace_open(). */
 struct layer {
 	struct workspace_layer about; /* first */
+
+	/* Refuses values of its options, with a reason: before anything is connected to. */
+	int (*check)(const char *uri, const struct workspace_options *options, char **ret_reason);
 	int (*add)(const char *uri, const struct workspace_options *options,
 		struct workspace *inner, struct workspace **ret_workspace, char **ret_reason);
 };
@@ -66,6 +69,14 @@ static int read_cache_options(const char *uri, const struct workspace_options *o
 	return r;
 }
 
+static int check_cache(const char *uri, const struct workspace_options *options, char **ret_reason)
+{
+	struct cached_options cached_options;
+	bool off;
+
+	return read_cache_options(uri, options, &cached_options, &off, ret_reason);
+}
+
 /* A workspace on this machine needs no cache but the kernel's. */
 static int add_cache(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
@@ -105,22 +116,36 @@ static bool has_waiting(const char *uri, const char *state)
 	return r == 0 && waiting > 0;
 }
 
+static bool writes_through(const struct workspace_options *options)
+{
+	const char *writes = workspace_option(options, "writes");
+
+	return !writes || strcmp(writes, "through") == 0;
+}
+
+static int check_writeback(
+	const char *uri, const struct workspace_options *options, char **ret_reason)
+{
+	const char *writes = workspace_option(options, "writes");
+
+	(void)uri;
+	if (writes_through(options) || strcmp(writes, "back") == 0)
+		return 0;
+	*ret_reason = string_printf("option writes=\"%s\": write through or back", writes);
+	return -EINVAL;
+}
+
 /* Without the option, what an earlier mount has left is sent all the same. */
 static int add_writeback(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
-	const char *writes = workspace_option(options, "writes");
 	cleanup_free char *identity = workspace_normal_uri(uri), *state = NULL, *lost = NULL;
 	struct writeback_options writeback_options = {.identity = identity};
 	struct workspace_status status;
 
 	workspace_status(inner, &status);
 	*ret_workspace = inner;
-	writeback_options.drains = !writes || strcmp(writes, "through") == 0;
-	if (!writeback_options.drains && strcmp(writes, "back") != 0) {
-		*ret_reason = string_printf("option writes=\"%s\": write through or back", writes);
-		return -EINVAL;
-	}
+	writeback_options.drains = writes_through(options);
 	if (status.capabilities & WORKSPACE_READ_ONLY)
 		return 0;
 	if (!identity)
@@ -196,6 +221,17 @@ static int read_policy(
 	return r;
 }
 
+static int check_policy(const char *uri, const struct workspace_options *options, char **ret_reason)
+{
+	struct policy_rules rules = {0};
+	int r = read_policy(options, &rules, ret_reason);
+
+	(void)uri;
+	ignore_unref(rules.hidden);
+	ignore_unref(rules.protected);
+	return r;
+}
+
 static int add_policy(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
@@ -217,14 +253,24 @@ static int add_policy(const char *uri, const struct workspace_options *options,
 /* ---- The stack ------------------------------------------------------------------- */
 
 static const struct layer layers[] = {
-	{{"cache", cache_options, .far_only = true}, add_cache},
-	{{"writes", writeback_layer_options, .far_only = true}, add_writeback},
-	{{"policy", policy_options}, add_policy}, /* above: nothing hidden is shown from a cache */
+	{{"cache", cache_options, .far_only = true}, check_cache, add_cache},
+	{{"writes", writeback_layer_options, .far_only = true}, check_writeback, add_writeback},
+	/* Above: nothing hidden is shown from a cache. */
+	{{"policy", policy_options}, check_policy, add_policy},
 };
 
 const struct workspace_layer *workspace_layer(size_t index)
 {
 	return index < array_size(layers) ? &layers[index].about : NULL;
+}
+
+int layers_check(const char *uri, const struct workspace_options *options, char **ret_reason)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < array_size(layers) && r == 0; i++)
+		r = layers[i].check(uri, options, ret_reason);
+	return r;
 }
 
 int layers_add(const char *uri, const struct workspace_options *options,

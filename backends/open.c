@@ -60,6 +60,11 @@ int workspace_open(const char *uri, const struct workspace_options *options,
 		explain_unknown_scheme(uri, ret_reason);
 		return -EINVAL;
 	}
+	r = scheme_check_options(scheme, options, true, ret_reason);
+	if (r == 0)
+		r = layers_check(uri, options, ret_reason);
+	if (r < 0)
+		return r;
 	r = scheme_open(scheme->about.name, strchr(uri, ':') + 1, options, &workspace, ret_reason);
 	if (r == 0)
 		r = layers_add(uri, options, workspace, ret_workspace, ret_reason);

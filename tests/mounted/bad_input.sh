@@ -75,6 +75,19 @@ test_mount_point_inside_the_workspace() {
 	rmdir "$backing/inside/deep"
 }
 
+# Nothing is connected to before what was written has been looked at.
+test_values_of_options_are_checked_first() {
+	local option
+
+	printf '#!/bin/sh\ntouch "%s"\nexec sh\n' "$tmp/connected" >"$tmp/connect"
+	chmod 755 "$tmp/connect"
+	for option in writes=behind cache=of memory=little cache_size=1 hide= env=logon channels=many; do
+		! "$ISTHMUS" mount -o "$option" "cmd:$tmp/connect !/" "$mnt" 2>"$tmp/err" || fail "it took $option"
+		grep -q "${option%%=*}" "$tmp/err" || fail "$option: $(cat "$tmp/err")"
+		[ ! -e "$tmp/connected" ] || fail "$option: it connected first"
+	done
+}
+
 test_unknown_option() {
 	refused 2 "no-such-option" "$ISTHMUS" mount --no-such-option "$uri" "$mnt"
 	refused 2 "nosuchkey" "$ISTHMUS" mount -o nosuchkey=1 "$uri" "$mnt"
