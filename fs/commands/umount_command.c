@@ -218,6 +218,9 @@ static int unmount(const char *path, enum how how)
 
 	if (r < 0)
 		return command_error("umount", "\"%s\": %s", path, strerror(-r));
+	/* The working directory of this process may be on the mount, and would keep it busy. */
+	if (chdir("/") < 0)
+		return command_error("umount", "\"/\": %s", strerror(errno));
 	id = runtime_id(mount_point);
 	if (id)
 		runtime_load(id, &mount);

@@ -316,6 +316,17 @@ test_umount_of_a_busy_mount_names_the_holder() {
 	umount_here
 }
 
+# A shell executes the last command of a line in its own place.
+test_umount_in_the_mount_itself() {
+	mount_here
+	mkdir "$mnt/below"
+	bash -c 'cd "$1" && "$0" umount "$2"' "$ISTHMUS" "$mnt/below" "$mnt"
+	! is_mounted || fail "still mounted"
+	mount_here
+	bash -c 'cd "$1" && "$0" umount .' "$ISTHMUS" "$mnt"
+	! is_mounted || fail "still mounted by its relative path"
+}
+
 test_umount_that_cannot_look_for_holders_says_why() {
 	[ "$(id -u)" = 0 ] || skip "fusermount3 needs more files"
 	mount_here
