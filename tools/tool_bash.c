@@ -17,7 +17,7 @@ static const char input_schema[] =
 	"\"maxLength\":100000},\"workdir\":{\"type\":\"string\",\"description\":\"Default: the "
 	"root\"},\"timeout_s\":{\"type\":\"number\",\"minimum\":0.1,\"maximum\":86400,\"default\":"
 	"120},\"env\":{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"},"
-	"\"description\":\"Variables to set; only PATH, HOME, USER, LOGNAME, SHELL and LANG are "
+	"\"description\":\"Variables to set; those of this program are not "
 	"inherited\"},\"background\":{\"type\":\"boolean\",\"default\":false,\"description\":"
 	"\"Answer at once, no time limit: then use bash_output, bash_input, "
 	"bash_kill\"},\"description\":{\"type\":\"string\"}},\"required\":[\"command\"],"
@@ -137,6 +137,10 @@ static int finish(struct run *run, struct process_result *result)
 		return tool_fail(call, TOOL_EXIT_STATUS, NULL,
 			"The command was ended by signal %d (%s).", result->signal,
 			strsignal(result->signal));
+	if (result->exit_code && call->search_path)
+		return tool_fail(call, TOOL_EXIT_STATUS, NULL,
+			"The command ended with exit code %d; PATH is %s.", result->exit_code,
+			call->search_path);
 	if (result->exit_code)
 		return tool_fail(call, TOOL_EXIT_STATUS, result->exit_code == 1 ? may_be_no : NULL,
 			"The command ended with exit code %d.", result->exit_code);
@@ -267,6 +271,7 @@ static int run_command(struct tool_call *call, struct run *run, struct process_r
 		.environment = environment,
 		.timeout_ms = (uint32_t)(tool_number(call, "timeout_s", 120) * 1000),
 		.ends_call = true,
+		.merged = true,
 		.output = take_output,
 		.user = run,
 	};
@@ -329,6 +334,9 @@ static int execute(struct tool_call *call)
 		add_output(&run);
 		add_notice(&run);
 		r = finish(&run, &result);
+	} else if (r == -ECANCELED) {
+		r = tool_fail(call, TOOL_ABORTED, NULL,
+			"The command, and all that it started, was ended.");
 	} else {
 		r = tool_fail_errno(call, r, "run the command in", directory);
 	}

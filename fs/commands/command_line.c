@@ -1,5 +1,7 @@
 #include "fs/commands/command_line.h"
 
+#include <cjson/cJSON.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -154,4 +156,27 @@ bool command_parse(const struct command_line *line, int argc, char **argv, int *
 			argv[optind + line->arguments_max]);
 	*ret_code = r < 0 ? command_error(line->command, "%s", strerror(-r)) : r;
 	return r == 0;
+}
+
+static bool is_variable(const char *name)
+{
+	static const char characters[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+	return *name && !name[strspn(name, characters)] && !(*name >= '0' && *name <= '9');
+}
+
+int command_add_variable(const char *command, cJSON *environment, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	cleanup_free char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
+	const char *value = equals ? equals + 1 : getenv(text);
+
+	if (!name)
+		return -ENOMEM;
+	if (!is_variable(name))
+		return command_usage_error(command,
+			"\"%s\" is not NAME=VALUE, with a NAME of letters, digits and _", text);
+	cJSON_DeleteItemFromObjectCaseSensitive(environment, name);
+	return !value || cJSON_AddStringToObject(environment, name, value) ? 0 : -ENOMEM;
 }

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct cJSON;
+
 /* A search for the known word that is nearest to a mistyped one. */
 struct command_guess {
 	const char *word;
@@ -41,6 +43,10 @@ struct command_line {
 	command_setter argument; /* parses each, up to "--"; NULL: all arguments stay in argv */
 	void *into;              /* of `argument` */
 };
+
+/* Adds "NAME=VALUE", or NAME with the value that it has here (none: nothing), to an object.  0; the
+ * exit status, after a message; -ENOMEM. */
+int command_add_variable(const char *command, struct cJSON *environment, const char *text);
 
 /* Parses argv; the remaining words begin at argv[optind].  False: the command must end with the
  * exit status `*ret_code`, after printing the help or an error. */

@@ -23,8 +23,9 @@ static const char usage[] =
 	"\n"
 	"  -e, --env NAME=VALUE  set a variable (NAME alone: pass on its local value)\n"
 	"  -C, --cwd PATH        run in this directory: relative to DIR, or an absolute path on\n"
-	"                        the mount or in the workspace\n"
+	"                        the mount, in the workspace or of the machine there\n"
 	"      --timeout TIME    end the command and all its children after TIME (30, 1.5, 2m)\n"
+	"  -n, --no-input        do not read standard input: the command has none\n"
 	"  -t, --tty             give the command a terminal\n"
 	"      --call ID         record under this tool-call id\n"
 	"\n"
@@ -36,7 +37,7 @@ struct exec_options {
 	const char *cwd;
 	const char *call_id;
 	uint64_t timeout_us;
-	bool tty;
+	bool tty, no_input;
 	cJSON *environment;
 	char **command;
 };
@@ -72,6 +73,7 @@ static char *request_text(const struct exec_options *options, const char *cwd, b
 	for (char **word = options->command; *word; word++)
 		cJSON_AddItemToArray(argv, cJSON_CreateString(*word));
 	cJSON_AddStringToObject(request, "cwd", cwd);
+	cJSON_AddBoolToObject(request, "cwd_is_absolute", options->cwd && options->cwd[0] == '/');
 	cJSON_AddItemReferenceToObject(request, "env", options->environment);
 	cJSON_AddNumberToObject(
 		request, "timeout_ms", (double)((options->timeout_us + 999) / 1000));
@@ -83,7 +85,9 @@ static char *request_text(const struct exec_options *options, const char *cwd, b
 	}
 	cJSON_AddBoolToObject(request, "pty", options->tty);
 	cJSON_AddBoolToObject(request, "stdin_closed", no_input);
+	cJSON_AddBoolToObject(request, "merged", exec_client_has_one_output());
 	cJSON_AddBoolToObject(request, "tell_ports", true);
+	exec_client_add_umask(request);
 	text = cJSON_PrintUnformatted(request);
 	cJSON_Delete(request);
 	return text;
@@ -129,7 +133,7 @@ static int run(const struct exec_options *options)
 	cleanup_free char *cwd = NULL, *text = NULL;
 	const char *directory = options->directory ? options->directory : ".";
 	struct exec_client client = {.tty = options->tty,
-		.no_input = exec_client_has_no_input(),
+		.no_input = options->no_input || exec_client_has_no_input(),
 		.listening = note_port,
 		.waiting = note_waiting,
 		.user = (void *)(uintptr_t)options};
@@ -155,6 +159,9 @@ static int run(const struct exec_options *options)
 	exec_client_run(&client, &end);
 	if (end.error && end.error != -EPIPE)
 		command_error("exec", "%s", end.message ? end.message : strerror(-end.error));
+	if (end.path)
+		command_note("exec", "exit code 127: the PATH there is %s%s", end.path,
+			options->tty ? "\r" : "");
 	if (end.timed_out)
 		command_note("exec",
 			"the command ran longer than %g s (--timeout): it and its children were "
@@ -167,15 +174,7 @@ static int run(const struct exec_options *options)
 
 static int add_variable(void *into, const char *text)
 {
-	cJSON *environment = into;
-	const char *equals = strchr(text, '=');
-	cleanup_free char *name = strndup(text, equals ? (size_t)(equals - text) : strlen(text));
-	const char *value = equals ? equals + 1 : getenv(text);
-
-	if (!name || !*name)
-		return command_usage_error("exec", "\"%s\" is not NAME=VALUE", text);
-	cJSON_DeleteItemFromObjectCaseSensitive(environment, name);
-	return !value || cJSON_AddStringToObject(environment, name, value) ? 0 : -ENOMEM;
+	return command_add_variable("exec", into, text);
 }
 
 static int set_timeout(void *into, const char *text)
@@ -203,6 +202,7 @@ static int parse_and_run(int argc, char **argv, struct exec_options *options)
 		{"env", 'e', .set = add_variable, .into = options->environment},
 		{"cwd", 'C', .value = &options->cwd},
 		{"timeout", .set = set_timeout, .into = &options->timeout_us},
+		{"no-input", 'n', .flag = &options->no_input},
 		{"tty", 't', .flag = &options->tty},
 		{"call", .value = &options->call_id},
 		{0},
@@ -219,6 +219,10 @@ static int parse_and_run(int argc, char **argv, struct exec_options *options)
 	options->command = argv + optind;
 	if (!*options->command) {
 		command_usage_error("exec", "no command; usage: exec [DIR] -- COMMAND");
+		return EXEC_EXIT_OWN_FAILURE;
+	}
+	if (options->tty && options->no_input) {
+		command_usage_error("exec", "-t reads standard input, which -n forbids");
 		return EXEC_EXIT_OWN_FAILURE;
 	}
 	if (options->tty && !isatty(STDIN_FILENO)) {

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "ops/support/log.h"
 #include "ops/support/log_anchor.h"
 #include "ops/support/path.h"
+#include "ops/support/process.h"
 #include "ops/workspace.h"
 
 /* The state of the daemon; static, as signal handlers and the ready callback need it. */
@@ -410,7 +410,7 @@ static int run_daemon(void)
 	cleanup_free char *reason = NULL;
 	int r, code = 0;
 
-	umask(0);
+	process_keep_umask();
 	signal(SIGPIPE,
 		SIG_IGN); /* the far end may close the connection before the mount is ready */
 	file_limit_raise();

@@ -22,7 +22,8 @@ static const char usage[] =
 	"  -f, --foreground     run in the foreground; diagnostics go to stderr\n"
 	"  -o OPTION,...        ro, allow_other, allow_root, nonempty, ttl=, idmap=, cache=strict\n"
 	"                       (cache nothing that others can change: slower), watch_events=off\n"
-	"                       (no inotify events for changes by others), or an option of the\n"
+	"                       (no inotify events for changes by others), env=login (commands\n"
+	"                       have the environment of a login shell), or an option of the\n"
 	"                       place: see isthmus(1)\n"
 	"  --idmap=user|none    show the workspace owner's files as yours (default if the\n"
 	"                       workspace is on another machine), or show numeric ids unchanged\n"
@@ -204,6 +205,11 @@ static int set_watch_events(void *into, const char *text)
 	return set_word(into, text, "watch_events", "off", "on");
 }
 
+static int set_env(void *into, const char *text)
+{
+	return set_word(into, text, "env", "login", "session");
+}
+
 static int set_locks(void *into, const char *text)
 {
 	return set_word(into, text, "locks", "local", "workspace");
@@ -244,6 +250,7 @@ static const struct {
 	{"log_reads", FIELD(log_reads), .flag = true},
 	{"log_secrets", FIELD(log_secrets), .flag = true},
 	{"io_uring", FIELD(io_uring), .flag = true},
+	{"env", FIELD(env_login), set_env},
 	{"locks", FIELD(locks_local), set_locks},
 	{"nonempty", FIELD(nonempty), .flag = true},
 	{"remount", FIELD(remount), .flag = true},

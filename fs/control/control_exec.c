@@ -14,10 +14,14 @@
 #include "ops/support/clock.h"
 #include "ops/support/exec.h"
 #include "ops/support/json.h"
+#include "ops/support/path.h"
 #include "ops/support/redact.h"
 #include "ops/workspace.h"
 
 enum {
+	SHELL_NOT_FOUND = 127,
+	ASK_WAIT_MS = 5000,
+	ASK_MAX_BYTES = 64 << 10,
 	CHANGED_REPLY_MAX_BYTES = 128 << 10, /* JSON takes up to 6 times that, which fits a frame */
 };
 
@@ -71,6 +75,7 @@ struct exec_words {
 	char **environment;
 	const char *call_id;
 	bool ends_call;
+	bool cwd_is_absolute; /* as the person gave it */
 };
 
 static void exec_words_done(struct exec_words *words)
@@ -137,6 +142,7 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 		{"stdin_closed", EXEC_STDIN_CLOSED},
 		{"kill_leftovers", EXEC_KILL_LEFTOVERS},
 		{"tell_ports", EXEC_TELL_PORTS},
+		{"merged", EXEC_MERGED},
 	};
 	const cJSON *argv = cJSON_GetObjectItemCaseSensitive(request, "argv");
 	const char *cwd = json_text(request, "cwd"), *command = json_text(request, "command");
@@ -144,6 +150,7 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 
 	words->call_id = json_text(request, "call_id");
 	words->ends_call = words->call_id && json_is_true(request, "ends_call");
+	words->cwd_is_absolute = json_is_true(request, "cwd_is_absolute");
 	if (cJSON_IsArray(argv))
 		r = parse_argv(argv, words);
 	else
@@ -161,13 +168,84 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 		.rows = (uint16_t)bounded_member(request, "rows", UINT16_MAX),
 		.columns = (uint16_t)bounded_member(request, "columns", UINT16_MAX),
 	};
+	ret_exec->has_umask = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(request, "umask"));
+	ret_exec->umask = (uint16_t)bounded_member(request, "umask", 0777);
 	for (size_t i = 0; i < array_size(flags); i++)
 		if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, flags[i].name)))
 			ret_exec->flags |= flags[i].flag;
 	return 0;
 }
 
+/* ---- What only the workspace knows ---------------------------------------------------- */
+
+/* What the script prints there, where the command of `exec` would have run; the caller frees.
+ * NULL: it cannot be run, or says nothing. */
+static char *ask_there(
+	struct connection *connection, const struct exec_request *exec, const char *script)
+{
+	const char *const argv[] = {"/bin/sh", "-c", script, NULL};
+	const struct exec_request question = {.argv = argv,
+		.cwd = "",
+		.environment = exec->environment,
+		.timeout_ms = ASK_WAIT_MS,
+		.flags = EXEC_STDIN_CLOSED | (exec->flags & EXEC_LOGIN)};
+	cleanup_buffer struct buffer said = {.limit_bytes = ASK_MAX_BYTES};
+	struct workspace *w = connection->server->mount->workspace;
+	struct exec_event event = {0};
+	struct process *process;
+	struct op_context ctx;
+	char data[4096];
+	int r;
+
+	op_context_init(&ctx);
+	r = workspace_exec(&ctx, w, &question, &process);
+	if (r < 0)
+		return NULL;
+	while (r == 0 && event.type != EXEC_EXIT) {
+		r = workspace_process_next(&ctx, process, data, sizeof(data), &event);
+		if (r == 0 && event.type == EXEC_STDOUT)
+			r = buffer_append(&said, data, event.size);
+	}
+	workspace_process_free(process);
+	return r == 0 && said.size ? buffer_steal_string(&said) : NULL;
+}
+
+/* Where a command is looked for. */
+static char *search_path(struct connection *connection, const struct exec_request *exec)
+{
+	return ask_there(connection, exec, "printf %s \"$PATH\"");
+}
+
+/* A person may give the directory by the path that it has at the workspace, as pwd(1) prints it
+ * there.  -ENOENT: it is none below the root. */
+static int strip_root(struct connection *connection, struct exec_request *exec)
+{
+	cleanup_free char *root = ask_there(connection, exec, "printf %s \"$(pwd -P)\"");
+
+	if (!root || *root != '/' || !path_is_within(exec->cwd, root + 1))
+		return -ENOENT;
+	exec->cwd += strlen(root + 1);
+	exec->cwd += *exec->cwd == '/';
+	return 0;
+}
+
 /* ---- Start and end ---------------------------------------------------------------------- */
+
+static void reply_not_found(struct connection *connection, const struct exec_request *exec)
+{
+	const char *name = exec->argv ? exec->argv[0] : "/bin/sh";
+	cleanup_free char *path = strchr(name, '/') ? NULL : search_path(connection, exec);
+
+	if (!path)
+		control_reply_failure(
+			connection, -ENOENT, "\"%s\": no such command at the workspace", name);
+	else
+		control_reply_failure(connection, -ENOENT,
+			"\"%s\": no such command at the workspace, where PATH is %s%s", name, path,
+			exec->flags & EXEC_LOGIN ? ""
+						 : "; that of a login shell may have more (mount "
+						   "with -o env=login)");
+}
 
 static void reply_not_started(
 	struct connection *connection, const struct exec_request *exec, int error)
@@ -197,12 +275,18 @@ static void reply_not_started(
 		control_reply_failure(connection, -ENOTDIR,
 			"the directory \"/%s\" of the workspace: %s", exec->cwd,
 			strerror(-cwd_error));
+	else if (error == -ENOENT)
+		reply_not_found(connection, exec);
+	else if (error == -EBADMSG && (exec->flags & EXEC_LOGIN))
+		control_reply_failure(connection, error,
+			"the login shell at the workspace gives no environment (-o env=login): "
+			"what it runs first (.profile) must come to an end within 10 s, and it "
+			"must know the options -l and -c");
 	else
 		control_reply_failure(connection, error, "\"%s\": %s",
 			exec->argv ? exec->argv[0] : exec->command,
-			error == -ENOENT   ? "no such command at the workspace"
-			: error == -EACCES ? "may not be executed at the workspace (chmod +x?)"
-					   : strerror(-error));
+			error == -EACCES ? "may not be executed at the workspace (chmod +x?)"
+					 : strerror(-error));
 }
 
 /* The command ran, but its exit status is unknown. */
@@ -299,10 +383,12 @@ static bool end_call(const struct exec_run *run, const char *call_id, uint64_t *
 	return true;
 }
 
-static void reply_exit(const struct exec_run *run, const struct exec_event *event,
-	uint64_t first_seq, uint64_t last_seq, bool call_ended)
+static void reply_exit(const struct exec_run *run, const struct exec_request *exec,
+	const struct exec_event *event, uint64_t first_seq, uint64_t last_seq, bool call_ended)
 {
 	cJSON *reply = cJSON_CreateObject();
+	cleanup_free char *path =
+		event->exit_code == SHELL_NOT_FOUND ? search_path(run->connection, exec) : NULL;
 	cleanup_free char *text = NULL;
 
 	cJSON_AddNumberToObject(reply, "exit_code", event->exit_code);
@@ -313,14 +399,16 @@ static void reply_exit(const struct exec_run *run, const struct exec_event *even
 	cJSON_AddNumberToObject(reply, "last_seq", (double)last_seq);
 	if (call_ended)
 		cJSON_AddTrueToObject(reply, "call_ended");
+	if (path)
+		cJSON_AddStringToObject(reply, "path", path);
 	text = cJSON_PrintUnformatted(reply);
 	cJSON_Delete(reply);
 	if (text)
 		control_send(run->connection->fd, CONTROL_EXIT, text, strlen(text));
 }
 
-static void run_command(struct connection *connection, const struct exec_words *words,
-	const struct exec_request *exec)
+static void run_command(
+	struct connection *connection, const struct exec_words *words, struct exec_request *exec)
 {
 	struct exec_run *run = calloc(1, sizeof(*run));
 	struct log_record outcome = {.start_ns = clock_wall_ns()};
@@ -341,6 +429,9 @@ static void run_command(struct connection *connection, const struct exec_words *
 	enlist(run);
 	mount_watch(m, exec->cwd);
 	outcome.result = control_run(run, exec, &ctx, &started, &event);
+	if (outcome.result == -ENOENT && words->cwd_is_absolute && *exec->cwd &&
+		strip_root(connection, exec) == 0)
+		outcome.result = control_run(run, exec, &ctx, &started, &event);
 	if (outcome.result < 0 && !started)
 		reply_not_started(connection, exec, outcome.result);
 	if (outcome.result == 0)
@@ -357,7 +448,7 @@ static void run_command(struct connection *connection, const struct exec_words *
 	call_ended =
 		words->ends_call && outcome.result == 0 && end_call(run, words->call_id, &last_seq);
 	if (outcome.result == 0)
-		reply_exit(run, &event, first_seq, last_seq, call_ended);
+		reply_exit(run, exec, &event, first_seq, last_seq, call_ended);
 	else if (started)
 		reply_lost(connection, outcome.result);
 	control_run_done(run);
@@ -381,6 +472,8 @@ void control_exec(struct connection *connection, const cJSON *request)
 	int r;
 
 	r = parse(request, &words, &exec);
+	if (r == 0 && connection->server->mount->options->env_login)
+		exec.flags |= EXEC_LOGIN;
 	if (r == 0 && !ports_are_elsewhere(connection->server->mount))
 		exec.flags &= ~(unsigned)EXEC_TELL_PORTS;
 	if (r < 0)

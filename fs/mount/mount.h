@@ -29,6 +29,7 @@ struct mount_options {
 	bool log_reads;        /* -o log_reads: every read comes to the daemon */
 	bool cache_strict;     /* -o cache=strict: nothing that others can change is cached */
 	bool log_secrets;      /* -o log_secrets: command lines are logged as they are */
+	bool env_login;        /* -o env=login: commands have the environment of a login shell */
 	bool no_atime;         /* -o noatime: reads here do not change atime at the workspace */
 	bool io_uring;         /* -o io_uring: if the kernel supports it */
 	bool log_required;     /* -o log=required: serve nothing without the log */

@@ -103,7 +103,8 @@ static cJSON *make_environment(const struct run_config *config)
 		name = strndup(*at, length);
 		if (!name)
 			break;
-		cJSON_DeleteItemFromObjectCaseSensitive(environment, name);
+		if (cJSON_GetObjectItemCaseSensitive(environment, name))
+			continue; /* what the user says counts more */
 		cJSON_AddStringToObject(environment, name, *at + length + 1);
 	}
 	cJSON_AddStringToObject(environment, RUN_PROOF_VARIABLE, config->proof);
@@ -147,6 +148,8 @@ static char *make_request(const struct run_config *config, char **argv, const ch
 	cJSON_AddItemToObject(request, "env", make_environment(config));
 	cJSON_AddBoolToObject(request, "pty", client->tty);
 	cJSON_AddBoolToObject(request, "stdin_closed", client->no_input);
+	cJSON_AddBoolToObject(request, "merged", exec_client_has_one_output());
+	exec_client_add_umask(request);
 	/* It kills the process group after each command. */
 	cJSON_AddBoolToObject(request, "kill_leftovers", config->agent == AGENT_CODEX);
 	if (client->tty && ioctl(STDIN_FILENO, TIOCGWINSZ, &window) == 0) {

@@ -24,14 +24,14 @@
  *                    EPERM for a call of another process tree; for an exec that names it, too.
  *   log_flush        answer: {last_seq, path}
  *   unmount          answer: {} once the session is ending
- *   exec             {argv: [..] | command: "..", cwd: "workspace path", env: {"K": "V"},
- *                     timeout_ms, pty, rows, columns, stdin_closed, kill_leftovers, call_id,
- *                     ends_call, tell_ports}
- *                    then frames: client STDIN, STDIN_EOF, SIGNAL, RESIZE;
- *                    server STDOUT, STDERR, with tell_ports LISTENING, at last EXIT.  When the
- * client closes the connection the process tree is killed.
- *                    ends_call: EXIT is the answer of call_end, too: {call_ended: true}, and
- *                    last_seq is the call's.
+ *   exec             {argv: [..] | command: "..", cwd: "workspace path", cwd_is_absolute,
+ *                     env: {"K": "V"}, timeout_ms, pty, rows, columns, stdin_closed, merged,
+ * kill_leftovers, umask, call_id, ends_call, tell_ports} then frames: client STDIN, STDIN_EOF,
+ * SIGNAL, RESIZE; server STDOUT, STDERR, with tell_ports LISTENING, at last EXIT.  When the client
+ * closes the connection the process tree is killed. cwd_is_absolute: it may be a path of the
+ * machine there, without its "/". merged: stdout and stderr are one pipe there, whose output is
+ * STDOUT. umask: of a command on this machine. ends_call: EXIT is the answer of call_end, too:
+ * {call_ended: true}, and last_seq is the call's.
  *
  *                    CONTROL_FAILURE instead when it did not start: ENOENT, EACCES and
  *                    ENOEXEC are of the program, ENOTDIR of cwd.  Also instead of EXIT, when how
@@ -84,7 +84,7 @@ enum control_frame_type {
 	CONTROL_LISTENING = 'P',  /* payload: u16 port, little-endian */
 	CONTROL_EXIT = 'X',       /* payload: JSON {exit_code, signal, timed_out,
 				   * changed: [paths], changed_truncated, first_seq, last_seq,
-				   * call_ended} */
+				   * call_ended, path: with exit code 127, the PATH there} */
 };
 
 /* Finds the mount that `path` (any file or directory) lies on: path of the control socket,

@@ -14,6 +14,9 @@ enum exec_flags {
 				       * running (also what left its group or session) */
 	EXEC_STREAM = 1 << 3, /* no program but a connection: argv as ops/support/socket_stream.h */
 	EXEC_TELL_PORTS = 1 << 4, /* EXEC_LISTENING is wanted */
+	EXEC_MERGED = 1 << 5, /* stdout and stderr are one pipe, which keeps their order; its output
+			       * is EXEC_STDOUT */
+	EXEC_LOGIN = 1 << 6,  /* the environment is that of a login shell there */
 };
 
 struct exec_request {
@@ -21,11 +24,14 @@ struct exec_request {
 	const char *command;     /* for "/bin/sh -c"; used when argv is NULL */
 	const char *cwd;         /* workspace path */
 	const char *const
-		*environment; /* "NAME=value", NULL-terminated: added to the basic set there (PATH,
-			       * HOME, USER, LOGNAME, SHELL, LANG), and winning over it.  Nothing
-			       * else is inherited.  May be NULL */
-	uint32_t timeout_ms;  /* 0: none.  After it the whole tree gets TERM, 3 s later KILL */
-	unsigned flags;       /* enum exec_flags */
+		*environment; /* "NAME=value", NULL-terminated: added to what commands have there,
+			       * and winning over it.  On another machine that is what a login or
+			       * a container engine gives; on this one PATH, HOME, USER, LOGNAME,
+			       * SHELL, LANG and LC_*, and nothing else.  May be NULL */
+	bool has_umask; /* `umask` counts, if the command runs on this machine; else it is ... */
+	uint16_t umask; /* ... the one that the login gave */
+	uint32_t timeout_ms;    /* 0: none.  After it the whole tree gets TERM, 3 s later KILL */
+	unsigned flags;         /* enum exec_flags */
 	uint16_t rows, columns; /* EXEC_PTY: initial window; 0: 24 x 80 */
 };
 

@@ -87,6 +87,26 @@ bool exec_client_has_no_input(void)
 	       stat("/dev/null", &null) == 0 && status.st_rdev == null.st_rdev;
 }
 
+bool exec_client_has_one_output(void)
+{
+	struct stat out, error;
+
+	return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 &&
+	       out.st_dev == error.st_dev && out.st_ino == error.st_ino;
+}
+
+/* Not by umask(2), which would change it for a moment under other threads. */
+void exec_client_add_umask(struct cJSON *request)
+{
+	cleanup_file FILE *status = fopen("/proc/self/status", "re");
+	char line[256];
+	unsigned mask;
+
+	while (status && fgets(line, sizeof(line), status))
+		if (sscanf(line, "Umask: %o", &mask) == 1)
+			cJSON_AddNumberToObject(request, "umask", mask);
+}
+
 static void *input_run(void *user)
 {
 	static uint8_t data[INPUT_BYTES];
@@ -208,6 +228,8 @@ static void end_by_exit(struct exec_client_end *end, const struct buffer *payloa
 
 	end->code = (int)json_integer(exit, "exit_code");
 	end->timed_out = json_is_true(exit, "timed_out");
+	if (json_text(exit, "path"))
+		end->path = strdup(json_text(exit, "path"));
 	if (!cJSON_IsObject(exit))
 		end->code = EXEC_EXIT_OWN_FAILURE;
 	else if (end->timed_out)
@@ -237,6 +259,17 @@ static void end_without_daemon(struct exec_client_end *end, int error)
 	end_with(end, EXEC_EXIT_OWN_FAILURE, error, message);
 }
 
+/* A reader that is gone ends a command by SIGPIPE, without a message. */
+static void end_without_output(struct exec_client_end *end, bool is_stderr, int error)
+{
+	cleanup_free char *message =
+		string_printf("cannot write to standard %s: %s", is_stderr ? "error" : "output",
+			error == -EBADF ? "it is closed" : strerror(-error));
+
+	end_with(end, error == -EPIPE ? EXEC_EXIT_SIGNALLED + SIGPIPE : EXEC_EXIT_OWN_FAILURE,
+		error, message);
+}
+
 static int take_output(const struct exec_client *client, bool is_stderr, const struct buffer *data)
 {
 	if (client->output)
@@ -256,9 +289,7 @@ static bool take_frame(const struct exec_client *client, enum control_frame_type
 	case CONTROL_STDERR:
 		r = take_output(client, type == CONTROL_STDERR, payload);
 		if (r < 0)
-			end_with(end,
-				r == -EPIPE ? EXEC_EXIT_SIGNALLED + SIGPIPE : EXEC_EXIT_OWN_FAILURE,
-				r, NULL);
+			end_without_output(end, type == CONTROL_STDERR, r);
 		return r == 0;
 	case CONTROL_LISTENING:
 		if (client->listening && payload->size == 2)

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct cJSON;
+
 enum exec_exit_code {
 	EXEC_EXIT_TIMED_OUT = 124,
 	EXEC_EXIT_OWN_FAILURE = 125,
@@ -22,6 +24,13 @@ enum exec_exit_code {
 /* Standard input is /dev/null.  The request should say so (stdin_closed), for the command to have
  * the same: some programs read a pipe rather than files (rg). */
 bool exec_client_has_no_input(void);
+
+/* Standard output and standard error are one file, pipe or terminal.  The request should say so
+ * (merged), or what comes by them would lose its order. */
+bool exec_client_has_one_output(void);
+
+/* Adds `umask` to a request: that of this process. */
+void exec_client_add_umask(struct cJSON *request);
 
 struct exec_client {
 	const char *control_path; /* of the mount's daemon */
@@ -47,6 +56,8 @@ struct exec_client_end {
 	int error; /* -errno: it was not started, or its end is not known; -EPIPE: its output could
 		    * not be written; 0: it ended */
 	char *message;  /* for people, of `error`; the caller frees.  NULL: none */
+	char *path;     /* with the code 127 of a command that ran: the PATH there, in which a shell
+			 * has not found a program; the caller frees.  NULL: not known */
 	bool timed_out; /* the request's timeout_ms ended it */
 };
 

@@ -78,14 +78,23 @@ static int open_pipe(int *ret_read_fd, int *ret_write_fd)
 	return 0;
 }
 
-static int open_pipes(bool input_closed, struct pipes *pipes)
+static int duplicate(int fd, int *ret_fd)
 {
+	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+static int open_pipes(unsigned flags, struct pipes *pipes)
+{
+	bool input_closed = flags & EXEC_STDIN_CLOSED;
 	int r = input_closed ? open_null(&pipes->theirs[0])
 			     : open_pipe(&pipes->theirs[0], &pipes->ours[0]);
 
 	if (r == 0)
 		r = open_pipe(&pipes->ours[1], &pipes->theirs[1]);
-	if (r == 0)
+	if (r == 0 && (flags & EXEC_MERGED))
+		r = duplicate(pipes->theirs[1], &pipes->theirs[2]);
+	else if (r == 0)
 		r = open_pipe(&pipes->ours[2], &pipes->theirs[2]);
 	return r;
 }
@@ -95,12 +104,6 @@ static int set_window(int fd, uint16_t rows, uint16_t columns)
 	struct winsize size = {.ws_row = rows, .ws_col = columns};
 
 	return ioctl(fd, TIOCSWINSZ, &size) < 0 ? -errno : 0;
-}
-
-static int duplicate(int fd, int *ret_fd)
-{
-	*ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	return *ret_fd < 0 ? -errno : 0;
 }
 
 static int open_terminal(const struct exec_request *request, struct pipes *pipes)
@@ -239,20 +242,25 @@ int command_start(const struct exec_request *request, int cwd_fd, struct command
 	const char *const *argv = request->argv ? request->argv : shell_argv;
 	cleanup_with(pipes_done) struct pipes pipes = {{-1, -1, -1}, {-1, -1, -1}};
 	cleanup_free char **environment = NULL, **programs = NULL;
+	char *const *login = NULL;
 	bool terminal = request->flags & EXEC_PTY;
 	struct command *command = NULL;
 	struct launch launch;
 	const char *path;
 	int r;
 
-	r = process_environment(request->environment, &environment);
+	if (request->flags & EXEC_LOGIN) {
+		r = process_login_environment(cwd_fd, &login);
+		if (r < 0)
+			return r;
+	}
+	r = process_environment(request->environment, login, &environment);
 	if (r < 0)
 		return r;
 	path = process_environment_get(environment, "PATH");
 	r = find_programs(argv[0], path ? path : "", &programs);
 	if (r == 0)
-		r = terminal ? open_terminal(request, &pipes)
-			     : open_pipes(request->flags & EXEC_STDIN_CLOSED, &pipes);
+		r = terminal ? open_terminal(request, &pipes) : open_pipes(request->flags, &pipes);
 	if (r == 0)
 		r = set_nonblocking(pipes.ours, 3);
 	if (r == 0)
@@ -269,6 +277,7 @@ int command_start(const struct exec_request *request, int cwd_fd, struct command
 		.terminal = terminal,
 		.kill_leftovers = request->flags & EXEC_KILL_LEFTOVERS,
 		.timeout_ms = request->timeout_ms,
+		.umask = request->has_umask ? request->umask : -1,
 	};
 	r = fork_supervisor(&launch, command);
 	close_all(launch.stdio, 3);

@@ -16,9 +16,23 @@
 
 struct command;
 
+/* For the beginning of main(), in a program that sets the modes of files itself: its umask becomes
+ * 0, and commands start with the one that it had. */
+void process_keep_umask(void);
+
+/* In a forked child: the umask that was kept, if one was.  Async-signal-safe. */
+void process_restore_umask(void);
+
+/* A program that is started in the environment that this one is in marks it with this variable, so
+ * that the environment of this machine does not reach commands elsewhere. */
+#define PROCESS_LOCAL_MARK "ISTHMUS_LOCAL_ENVIRONMENT"
+
+/* For the beginning of main(), in a program that a login, a container engine or the like has
+ * started for commands: they get its whole environment, unless that has the mark. */
+void process_inherit_environment(void);
+
 /* Starts `request` in the directory open as `cwd_fd` (O_PATH will do; request->cwd is not
- * looked at).  It runs as this process's user, with its umask (022 where that is 0).
- * Errors as exec of ops/workspace.h. */
+ * looked at).  It runs as this process's user.  Errors as exec of ops/workspace.h. */
 int command_start(const struct exec_request *request, int cwd_fd, struct command **ret_command);
 
 /* When to give up waiting: asked 20 times a second.  `is_true` NULL: never. */

@@ -21,6 +21,7 @@ struct launch {
 	bool terminal; /* stdio[1] becomes its controlling terminal */
 	bool kill_leftovers;
 	uint32_t timeout_ms;
+	int umask; /* -1: the one that this program was started with */
 };
 
 /* From the supervisor, once: the command has ended. */
@@ -40,8 +41,13 @@ _Noreturn void process_supervise(const struct launch *launch);
  * Async-signal-safe, single-threaded. */
 size_t process_signal_descendants(int signal, pid_t command);
 
-/* The environment of a command, NULL-terminated; one block that the caller frees. */
-int process_environment(const char *const *wanted, char ***ret_environment);
+/* The environment of a command, NULL-terminated; one block that the caller frees.  `login`: that of
+ * a login shell instead of the one that process_inherit() is about; NULL: none. */
+int process_environment(const char *const *wanted, char *const *login, char ***ret_environment);
+
+/* The environment of the account's login shell, which is read once, by a command in the directory
+ * open as `cwd_fd`.  It stays valid.  -EBADMSG: the shell gives none.  Threads: any. */
+int process_login_environment(int cwd_fd, char *const **ret_environment);
 
 /* The value of `name` in an environment, or NULL. */
 const char *process_environment_get(char *const *environment, const char *name);

@@ -19,12 +19,12 @@
 
 #include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
+#include "ops/support/process.h"
 
 enum {
 	TERM_TO_KILL_MS = 3000,
 	KILL_WAIT_MS = 2000, /* for processes that do not even die of KILL */
 	STOP_ROUNDS = 8,
-	COMMAND_UMASK = 022,
 	FD_FALLBACK_MAX = 65536,
 };
 
@@ -110,15 +110,14 @@ static int try_programs(const struct launch *launch)
 static _Noreturn void run_command(const struct launch *launch)
 {
 	int status_fd = launch->status_fd;
-	mode_t own_umask;
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* should the supervisor itself be killed */
 	setsid();
 	unblock_signals(); /* the supervisor handles none */
-	own_umask = umask(COMMAND_UMASK);
-	if (own_umask != 0) /* else it is a daemon's, which sets modes itself */
-		umask(own_umask);
+	process_restore_umask();
+	if (launch->umask >= 0)
+		umask((mode_t)launch->umask);
 	r = fchdir(launch->cwd_fd) < 0 ? -errno : place_descriptors(launch, &status_fd);
 	if (r == 0 && launch->terminal && ioctl(STDOUT_FILENO, TIOCSCTTY, 0) < 0)
 		r = -errno;

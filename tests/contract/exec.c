@@ -93,6 +93,23 @@ PROMISE(exec_keeps_the_streams_apart)
 	CHECK(!o.end.timed_out);
 }
 
+PROMISE(exec_keeps_the_order_of_one_stream)
+{
+	struct exec_request request = {
+		.command = "for i in 1 2 3; do echo o$i; echo e$i >&2; done",
+		.cwd = "",
+		.flags = EXEC_STDIN_CLOSED | EXEC_MERGED,
+	};
+	struct outcome o;
+
+	NEEDS_EXEC(f);
+	for (int i = 0; i < 20; i++) {
+		o = run_request(f, &request);
+		CHECK_STRING("o1\ne1\no2\ne2\no3\ne3\n", o.out);
+		CHECK_STRING("", o.err);
+	}
+}
+
 PROMISE(exec_reports_the_signal)
 {
 	struct outcome o;
@@ -505,7 +522,8 @@ PROMISE(an_interrupted_wait_leaves_the_command_running)
 TEST_GROUP(exec_promises, TEST(exec_keeps_the_streams_apart), TEST(exec_reports_the_signal),
 	TEST(exec_takes_an_argv_as_it_is), TEST(exec_says_why_it_cannot_start),
 	TEST(exec_runs_in_the_directory), TEST(exec_sees_what_was_written_and_shows_what_it_wrote),
-	TEST(exec_leaks_no_environment), TEST(exec_leaks_no_descriptor), TEST(exec_passes_stdin_on),
+	TEST(exec_keeps_the_order_of_one_stream), TEST(exec_leaks_no_environment),
+	TEST(exec_leaks_no_descriptor), TEST(exec_passes_stdin_on),
 	TEST(a_write_to_a_command_that_does_not_read_is_epipe),
 	TEST(exec_without_stdin_reads_end_of_file),
 	TEST(output_of_any_size_comes_through_a_slow_reader),

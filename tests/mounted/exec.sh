@@ -308,4 +308,103 @@ test_a_second_interrupt_ends_what_ignores_the_first() {
 	[ $((SECONDS - started)) -lt "$(patient 8)" ] || fail "took $((SECONDS - started)) s"
 }
 
+# mount_other [OPTION...]: another mount of the workspace, at $other, with an umask of its own.
+mount_other() {
+	other=$tmp/other
+	mkdir -p "$other"
+	(umask 027; "$ISTHMUS" mount "${mount_options[@]}" "$@" "$uri" "$other")
+}
+
+umount_other() {
+	"$ISTHMUS" umount "$other"
+}
+
+interleaved='for i in 1 2 3; do echo o$i; echo e$i >&2; done'
+
+test_output_by_one_stream_keeps_its_order() {
+	local i
+
+	for i in $(seq 20); do
+		expect "o1 e1 o2 e2 o3 e3" "$(at -- sh -c "$interleaved" 2>&1 | paste -sd ' ')" "a pipe, $i"
+		at -- sh -c "$interleaved" >"$tmp/both" 2>&1
+		expect "o1 e1 o2 e2 o3 e3" "$(paste -sd ' ' "$tmp/both")" "a file, $i"
+	done
+}
+
+# That of the caller on this machine, else of the login there.
+test_commands_have_the_umask_of_their_user() {
+	case $uri in
+	local:*) expect "0077 600" "$(umask 077; at -- sh -c 'umask; : >made; stat -c %a made' | paste -sd ' ')" ;;
+	helper:*)
+		mount_other
+		expect 0027 "$("$ISTHMUS" exec "$other" -- sh -c umask)"
+		umount_other
+		;;
+	ssh:*)
+		echo 'umask 077' >"$tmp/far/.bashrc"
+		mount_other
+		expect "0077 600" "$("$ISTHMUS" exec "$other" -- sh -c 'umask; : >made; stat -c %a made' | paste -sd ' ')"
+		rm "$tmp/far/.bashrc"
+		umount_other
+		;;
+	esac
+	rm -f "$mnt/made"
+}
+
+test_commands_have_the_environment_of_the_login() {
+	[[ "$uri" = ssh:* ]] || skip "no login"
+	mkdir -p "$tmp/far/bin" "$tmp/far/login"
+	printf '#!/bin/sh\necho "$FROM_RC,$FROM_LOGIN"\n' >"$tmp/far/bin/of-the-login"
+	chmod 755 "$tmp/far/bin/of-the-login"
+	printf 'export FROM_RC=rc PATH=%s/bin:$PATH\n' "$tmp/far" >"$tmp/far/.bashrc"
+	printf 'echo noise\nexport FROM_LOGIN=login PATH=%s/login:%s/bin:$PATH\n' "$tmp/far" "$tmp/far" >"$tmp/far/.bash_profile"
+	mount_other
+	expect "rc," "$("$ISTHMUS" exec "$other" -- of-the-login)" "a program that the login finds"
+	expect "$tmp/far" "$("$ISTHMUS" exec "$other" -- printenv HOME)" HOME
+	umount_other
+	mount_other -o env=login
+	expect "rc,login" "$("$ISTHMUS" exec "$other" -- of-the-login)" "env=login"
+	! "$ISTHMUS" exec "$other" -- no-such-program 2>"$tmp/err" || fail "it ran"
+	grep -q "where PATH is $tmp/far/login:$tmp/far/bin:/" "$tmp/err" || fail "$(cat "$tmp/err")"
+	umount_other
+	rm "$tmp/far/.bashrc" "$tmp/far/.bash_profile"
+}
+
+test_a_login_shell_without_an_end_is_told_of() {
+	[[ "$uri" = ssh:* ]] || skip "no login"
+	echo 'exit 0' >"$tmp/far/.bash_profile"
+	mount_other -o env=login
+	! "$ISTHMUS" exec "$other" -- true 2>"$tmp/err" || fail "it ran"
+	grep -q 'login shell at the workspace gives no environment' "$tmp/err" || fail "$(cat "$tmp/err")"
+	rm "$tmp/far/.bash_profile"
+	"$ISTHMUS" exec "$other" -- true
+	umount_other
+}
+
+test_what_is_not_found_says_where_it_was_looked_for() {
+	! at -- no-such-program 2>"$tmp/err" || fail "it ran"
+	grep -q "where PATH is /.*:/usr/bin.*env=login" "$tmp/err" || fail "$(cat "$tmp/err")"
+	! at -e PATH=/only/here -- no-such-program 2>"$tmp/err" || fail "it ran"
+	grep -q "where PATH is /only/here;" "$tmp/err" || fail "$(cat "$tmp/err")"
+	! at -- sh -c no-such-program 2>"$tmp/err" || fail "it ran"
+	grep -q "exit code 127: the PATH there is /.*:/usr/bin" "$tmp/err" || fail "$(cat "$tmp/err")"
+}
+
+test_a_directory_may_be_named_as_the_workspace_names_it() {
+	mkdir -p "$mnt/named"
+	expect "$backing/named" "$(at -C "$(at -C named -- pwd)" -- pwd)" "what pwd printed"
+	expect "$backing/named" "$(at -C "$mnt/named" -- pwd)" "on the mount"
+	expect "$backing/named" "$(at -C /named -- pwd)" "from the root"
+	expect 125 "$(exit_code_of at -C "$backing/no-such" -- true)" "none there"
+	expect 125 "$(exit_code_of at -C /etc -- true)" "outside"
+}
+
+test_bad_words_and_closed_files_are_told_of() {
+	expect 125 "$(exit_code_of at -e 1X=2 -- true)" "no name"
+	expect 0 "$(exit_code_of at -e _X1=2 -- true)" "a name"
+	expect "" "$(echo given | at -n -- cat)" "-n"
+	! at -- echo x >&- 2>"$tmp/err" || fail "it ran"
+	expect "isthmus exec: cannot write to standard output: it is closed" "$(cat "$tmp/err")"
+}
+
 run_tests "$1"

@@ -52,6 +52,11 @@ test_output_comes_while_the_command_runs() {
 	expect "$(printf 'first\nsecond')" "$(run_case other streaming)"
 }
 
+test_output_by_one_stream_keeps_its_order() {
+	setup_case
+	expect "20" "$(run_case other one_stream)"
+}
+
 test_a_killed_shell_leaves_nothing_running_there() {
 	setup_case
 	local mark=98765.$RANDOM

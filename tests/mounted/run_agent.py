@@ -51,6 +51,13 @@ def streaming():
         print(process.stdout.read().strip())
 
 
+def one_stream():
+    """How many of 20 keep their order."""
+    words = ["bash", "-c", "for i in 1 2 3; do echo o$i; echo e$i >&2; done"]
+    print([subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False).stdout.split() for _ in range(20)].count(["o1", "e1", "o2", "e2", "o3", "e3"]))
+
+
 def leash():
     """As pi ends a command: nobody asks the shell."""
     mark = sys.argv[2]

@@ -59,6 +59,25 @@ test_bash_runs_at_the_workspace() {
 	expect NOT_A_DIRECTORY "$(field code <<<"$out")" 'where there is none at the workspace'
 }
 
+test_output_of_bash_keeps_its_order() {
+	local i out
+
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	for i in $(seq 20); do
+		out=$("$ISTHMUS" tool bash --root "$mnt" --yes --command 'for i in 1 2 3; do echo o$i; echo e$i >&2; done' |
+			paste -sd ' ')
+		expect "o1 e1 o2 e2 o3 e3" "$out" "call $i"
+	done
+}
+
+test_bash_says_where_a_command_was_looked_for() {
+	local out
+
+	[ -n "$backing" ] || skip 'mem: has no commands'
+	out=$(tool bash no-such-program) || true
+	grep -q "exit code 127; PATH is /.*:/usr/bin" <<<"$out" || fail "$out"
+}
+
 test_the_log_has_a_custom_tool_draw_its_call() {
 	mkdir -p "$HOME/.config/isthmus/tools"
 	cat >"$HOME/.config/isthmus/tools/draws" <<-'EOF'
@@ -369,12 +388,13 @@ test_a_cancelled_command_leaves_nothing() {
 	local pid
 
 	[ -n "$backing" ] || skip 'mem: has no commands'
-	"$ISTHMUS" tool bash --root "$mnt" --yes "(setsid sleep 4715.$$ &); sleep 4715.$$" >/dev/null 2>&1 &
+	"$ISTHMUS" tool bash --root "$mnt" --yes "(setsid sleep 4715.$$ &); sleep 4715.$$" >/dev/null 2>"$tmp/err" &
 	pid=$!
 	wait_for 20 sleepers 2 || fail "it did not start"
 	kill -INT "$pid"
 	wait "$pid" || true
 	wait_for 5 sleepers 0 || fail "still running: $(pgrep -fa "^sleep 4715.$$")"
+	expect 1 "$(grep -o cancelled "$tmp/err" | wc -l)" "how often it says that: $(cat "$tmp/err")"
 }
 
 test_custom_tools_at_the_workspace_and_here() {

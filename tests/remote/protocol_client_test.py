@@ -782,6 +782,7 @@ def test_exec():
     same((at(b"cwd") + b"\ny z\n", b"oops\n", 7, 0, 0), result_of(process))
     same((b"a b\n", b"", 0, 0, 0), result_of(execute(argv=[b"echo", b"a b"])))
     fails(errno.ENOENT, execute, argv=[b"no-such-program"])
+    same((b"o\ne\n" * 9, b"", 0, 0, 0), result_of(execute(b"for i in 1 2 3 4 5 6 7 8 9; do echo o; echo e >&2; done", flags=34)))
 
 
 def test_exec_output_needs_credit():

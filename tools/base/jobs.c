@@ -73,6 +73,7 @@ static void *job_run(void *user)
 		.environment = (const char *const *)job->environment,
 		.input = job->input[0],
 		.has_input = true,
+		.merged = true,
 		.output = take_output,
 		.user = job,
 	};

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ops/support/control.h"
+#include "ops/support/exec_client.h"
 #include "ops/support/json.h"
 #include "ops/support/path.h"
 #include "ops/support/process.h"
@@ -210,7 +211,8 @@ static int run_here(struct tool_call *call, const struct process_request *reques
 		.argv = argv,
 		.environment = environment,
 		.timeout_ms = request->timeout_ms,
-		.flags = EXEC_KILL_LEFTOVERS | (request->has_input ? 0 : EXEC_STDIN_CLOSED),
+		.flags = EXEC_KILL_LEFTOVERS | (request->has_input ? 0u : EXEC_STDIN_CLOSED) |
+			 (request->merged ? EXEC_MERGED : 0u),
 	};
 	struct feeder feeder = {.stop = -1, .socket = -1, .interrupt = {is_cancelled, call}};
 	struct command *command;
@@ -257,6 +259,8 @@ static char *exec_request_json(
 	cJSON_AddNumberToObject(json, "timeout_ms", request->timeout_ms);
 	cJSON_AddBoolToObject(json, "stdin_closed", !request->has_input);
 	cJSON_AddTrueToObject(json, "kill_leftovers");
+	cJSON_AddBoolToObject(json, "merged", request->merged);
+	exec_client_add_umask(json);
 	cJSON_AddStringToObject(json, "call_id", call->call_id);
 	cJSON_AddBoolToObject(json, "ends_call", request->ends_call);
 	if (cwd)
@@ -275,6 +279,10 @@ static void take_exit(struct tool_call *call, const char *text, struct process_r
 	result->timed_out = json_is_true(json, "timed_out");
 	result->changed_truncated = json_is_true(json, "changed_truncated");
 	result->changed = cJSON_DetachItemFromObjectCaseSensitive(json, "changed");
+	if (json_text(json, "path")) {
+		free(call->search_path);
+		call->search_path = strdup(json_text(json, "path"));
+	}
 	call->mount_ended = json_is_true(json, "call_ended");
 	if (call->mount_ended)
 		call->last_seq = (uint64_t)json_integer(json, "last_seq");

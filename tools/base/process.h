@@ -21,6 +21,7 @@ struct process_request {
 	bool any_shell;                 /* use sh if bash is not installed */
 	const char *directory;          /* working directory, below the root */
 	bool is_here;                   /* run on this machine, even on a mount */
+	bool merged;                    /* stderr goes where stdout goes, in order */
 	const char *const *environment; /* "NAME=value" to add, NULL-terminated; may be NULL */
 	uint32_t timeout_ms;            /* 0: none */
 	bool ends_call;                 /* the call does nothing on the mount after it */

@@ -95,6 +95,7 @@ void tool_call_free(struct tool_call *call)
 	free(call->image.mime_type);
 	free(call->message);
 	free(call->ai_message);
+	free(call->search_path);
 	if (call->cancel_fd >= 0)
 		close(call->cancel_fd);
 	free(call);

@@ -193,6 +193,8 @@ struct tool_call {
 	int exit_code; /* of `isthmus tool`; 0: success ends with 0, a failure with 1 */
 	double latency_ms;
 	pid_t thread;       /* that runs it; set on a mount */
+	char *search_path;  /* PATH at the workspace, where a command was not found; NULL: not known
+			     */
 	bool mount_ended;   /* the mount knows that it has ended, and said `last_seq` */
 	uint64_t first_seq; /* of the mount's log, or of that of tools; 0: none */
 	uint64_t last_seq;

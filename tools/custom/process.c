@@ -156,6 +156,7 @@ static char *workspace_request(const struct tool_session *session, const cJSON *
 				environment, name, pairs->list[i] + strlen(name) + 1);
 	}
 	cJSON_AddTrueToObject(json, "kill_leftovers");
+	exec_client_add_umask(json);
 	if (call)
 		cJSON_AddStringToObject(json, "call_id", call->call_id);
 	text = cJSON_PrintUnformatted(json);

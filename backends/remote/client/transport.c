@@ -11,7 +11,6 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "ops/support/clock.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
+#include "ops/support/process.h"
 #include "ops/support/thread.h"
 
 enum {
@@ -104,7 +104,8 @@ static void run_child(
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	umask(022); /* the daemon's own is 0 */
+	process_restore_umask();
+	setenv(PROCESS_LOCAL_MARK, "1", 1);
 	if (transport->may_prompt) {
 		signal(SIGHUP, SIG_IGN); /* the terminal may go, the mount stays */
 	} else {

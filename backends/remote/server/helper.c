@@ -16,7 +16,6 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,6 +29,7 @@
 #include "ops/support/examine.h"
 #include "ops/support/file_limit.h"
 #include "ops/support/log.h"
+#include "ops/support/process.h"
 #include "ops/workspace.h"
 
 enum {
@@ -650,7 +650,8 @@ int main(int argc, char **argv)
 	}
 	log_set_output(2, "isthmus-helper: ");
 	signal(SIGPIPE, SIG_IGN);
-	umask(0);
+	process_keep_umask();
+	process_inherit_environment();
 	file_limit_raise();
 	return argc == 1 ? serve_connection() : listen_command(argc, argv);
 }
