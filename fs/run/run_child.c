@@ -21,7 +21,7 @@
 #include "ops/support/exec_client.h"
 #include "ops/support/path.h"
 
-enum { TEST_WAIT_S = 60, PROOF_SIZE = 33 };
+enum { TEST_WAIT_S = 60 };
 
 struct preparation {
 	const struct run_child *child;
@@ -29,7 +29,7 @@ struct preparation {
 	const char *at;        /* where the agent sees the workspace */
 	char *real_bash, *real_sh;
 	cJSON *environment; /* of what runs at the workspace */
-	char proof[PROOF_SIZE];
+	const char *proof;  /* the value of the mark */
 };
 
 /* ---- The directory ------------------------------------------------------------------------ */
@@ -192,6 +192,7 @@ static cJSON *make_environment(const struct run_child *child)
 		{"user.email", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"},
 	};
 	cJSON *environment = cJSON_CreateObject();
+	const cJSON *item;
 
 	for (size_t i = 0; !child->far->has_git_identity && i < array_size(settings); i++) {
 		cleanup_free char *value = git_setting(settings[i][0]);
@@ -200,6 +201,11 @@ static cJSON *make_environment(const struct run_child *child)
 			continue;
 		cJSON_AddStringToObject(environment, settings[i][1], value);
 		cJSON_AddStringToObject(environment, settings[i][2], value);
+	}
+	cJSON_ArrayForEach(item, child->environment)
+	{
+		cJSON_DeleteItemFromObjectCaseSensitive(environment, item->string);
+		cJSON_AddStringToObject(environment, item->string, item->valuestring);
 	}
 	return environment;
 }
@@ -224,13 +230,14 @@ static int save_config(const struct preparation *p)
 	return r;
 }
 
-static int make_proof(char proof[PROOF_SIZE])
+int run_mark_make(char ret_mark[RUN_MARK_SIZE])
 {
 	uint64_t random[2];
 
 	if (getrandom(random, sizeof(random), 0) != sizeof(random))
 		return -errno;
-	snprintf(proof, PROOF_SIZE, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+	snprintf(ret_mark, RUN_MARK_SIZE, RUN_PROOF_VARIABLE "=%016" PRIx64 "%016" PRIx64,
+		random[0], random[1]);
 	return 0;
 }
 
@@ -249,7 +256,7 @@ static _Noreturn void run_test(const char *shell, int output)
 static int test_shell(const struct preparation *p)
 {
 	cleanup_free char *shell = agent_shell_of(p->child->agent, p->directory);
-	char answer[PROOF_SIZE] = "";
+	char answer[RUN_MARK_SIZE] = "";
 	int ends[2];
 	ssize_t got;
 	pid_t pid;
@@ -278,8 +285,6 @@ static int prepare(struct preparation *p)
 {
 	int r = install_shells(p);
 
-	if (r == 0)
-		r = make_proof(p->proof);
 	if (r < 0)
 		return command_error("run", "the shell for the agent cannot be made: %s",
 			r == -ENOENT ? "isthmus-agent-shell is missing, install isthmus again"
@@ -302,6 +307,7 @@ int run_child_exec(const struct run_child *child)
 {
 	struct preparation p = {.child = child,
 		.directory = child->directory,
+		.proof = strchr(child->mark, '=') + 1,
 		.at = child->mount_point,
 		.real_bash = strdup("/bin/bash"),
 		.real_sh = strdup("/bin/sh")};

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "fs/run/run_agent.h"
+#include "fs/run/run_config.h"
 #include "fs/run/run_far.h"
 
 struct run_child {
@@ -14,8 +15,16 @@ struct run_child {
 	const char *mount_point, *control_path;
 	const char *at; /* where to show it; NULL: nowhere else */
 	const struct run_far *far;
-	char *const *command; /* the agent, NULL-terminated */
+	const cJSON *environment; /* that the user gives to commands there */
+	const char *mark;         /* of run_mark_make() */
+	char *const *command;     /* the agent, NULL-terminated */
 };
+
+enum { RUN_MARK_SIZE = sizeof(RUN_PROOF_VARIABLE "=") + 32 };
+
+/* Makes the pair NAME=VALUE, with a value of its own, that is in the environment of all that the
+ * agent's shell runs at the workspace.  0; -errno. */
+int run_mark_make(char ret_mark[RUN_MARK_SIZE]);
 
 /* A private directory for the shells, and its end. */
 int run_directory_make(char **ret_path);

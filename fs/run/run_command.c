@@ -18,6 +18,7 @@
 #include "fs/run/run_agent.h"
 #include "fs/run/run_child.h"
 #include "fs/run/run_far.h"
+#include "fs/run/run_guard.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/control.h"
@@ -37,6 +38,9 @@ static const char usage[] =
 	"it has there.\n"
 	"\n"
 	"  -o OPTION[,OPTION...]  options of the mount, as for 'isthmus mount'\n"
+	"  -e, --env NAME=VALUE   set a variable for the agent's commands at the workspace (NAME "
+	"alone:\n"
+	"                         pass on its local value)\n"
 	"      --at PATH          show the workspace at this path instead\n"
 	"      --agent NAME       claude, codex, gemini, opencode, pi or other: how AGENT is\n"
 	"                         given the shell (default: by the name of its program)\n"
@@ -49,6 +53,7 @@ struct run_options {
 	const char *what; /* URI or DIR */
 	const char *at;
 	const struct agent *agent;
+	cJSON *environment;
 	const char *mount_words[MOUNT_WORDS_MAX]; /* "-o", VALUE ... */
 	int mount_word_count;
 	char **command;
@@ -124,21 +129,53 @@ static int prepare_mount_point(struct run_mount *mount, const char *uri)
 	return made >= 0 || made == -ENOTCONN || made == -EACCES ? 0 : made;
 }
 
-static int mount_uri(const struct run_options *options, const char *mount_point)
+/* Notes the options of the mount in the file of its lock, for other runs of it. */
+static void save_options(const struct run_mount *mount, const char *text)
 {
+	if (ftruncate(mount->lock, 0) < 0 ||
+		pwrite(mount->lock, text, strlen(text), 0) != (ssize_t)strlen(text))
+		command_note("run", "\"%s\": %s", mount->lock_path, strerror(errno));
+}
+
+static bool has_options(const struct run_mount *mount, const char *text)
+{
+	size_t length = strlen(text);
+	cleanup_free char *other = malloc(length + 1);
+
+	return other && pread(mount->lock, other, length + 1, 0) == (ssize_t)length &&
+	       memcmp(other, text, length) == 0;
+}
+
+static char *options_text(const struct run_options *options)
+{
+	cleanup_buffer struct buffer text = {0};
+
+	for (int i = 0; i < options->mount_word_count; i++)
+		if (buffer_printf(&text, "%s\n", options->mount_words[i]) < 0)
+			return NULL;
+	return text.size ? buffer_steal_string(&text) : strdup("");
+}
+
+static int mount_uri(const struct run_options *options, const struct run_mount *mount)
+{
+	cleanup_free char *text = options_text(options);
 	const char *words[MOUNT_WORDS_MAX + 4] = {"mount"};
 	int count = 1;
 
-	if (mount_point_daemon(mount_point) != 0) {
-		if (options->mount_word_count)
-			command_note("run", "\"%s\" is mounted by another run: its options count",
+	if (!text)
+		return command_error("run", "%s", strerror(ENOMEM));
+	if (mount_point_daemon(mount->own) != 0) {
+		if (!has_options(mount, text))
+			command_note("run",
+				"\"%s\" is mounted by another run, with other options, which count",
 				options->what);
 		return 0;
 	}
+	save_options(mount, text);
 	for (int i = 0; i < options->mount_word_count; i++)
 		words[count++] = options->mount_words[i];
 	words[count++] = options->what;
-	words[count++] = mount_point;
+	words[count++] = mount->own;
 	optind = 0; /* getopt(3) begins anew */
 	return mount_command(count, (char **)(uintptr_t)words);
 }
@@ -153,7 +190,7 @@ static int take_mount(const struct run_options *options, struct run_mount *mount
 		if (r < 0)
 			return command_error(
 				"run", "no place to mount \"%s\": %s", options->what, strerror(-r));
-		r = mount_uri(options, mount->own);
+		r = mount_uri(options, mount);
 		if (r)
 			return r;
 		flock(mount->lock, LOCK_SH);
@@ -175,10 +212,13 @@ static void unmount(const char *mount_point)
 	umount_command(3, (char **)(uintptr_t)lazy_words);
 }
 
-/* The last run unmounts. */
+/* The last run unmounts.  A lock whose file is removed is that of a mount that is gone. */
 static void leave_mount(struct run_mount *mount)
 {
-	if (mount->lock >= 0 && flock(mount->lock, LOCK_EX | LOCK_NB) == 0) {
+	struct stat status;
+
+	if (mount->lock >= 0 && flock(mount->lock, LOCK_EX | LOCK_NB) == 0 &&
+		fstat(mount->lock, &status) == 0 && status.st_nlink > 0) {
 		enum mount_point_state state = mount_point_look(mount->own, NULL);
 
 		if (state == MOUNT_POINT_MOUNTED || state == MOUNT_POINT_DEAD)
@@ -243,9 +283,13 @@ static const char *hides(const char *path)
 
 static volatile sig_atomic_t child_pid;
 
-static void pass_on(int signal)
+/* A terminal sends its interrupts to the agent, too: only those of a process are passed on. */
+static void pass_on(int signal, siginfo_t *info, void *context)
 {
-	if (child_pid > 0)
+	bool is_of_terminal = (signal == SIGINT || signal == SIGQUIT) && info->si_code > 0;
+
+	(void)context;
+	if (child_pid > 0 && !is_of_terminal)
 		kill(child_pid, signal);
 }
 
@@ -272,10 +316,10 @@ static int held_end(void)
 	return 0;
 }
 
-/* A terminal sends its interrupts to the agent too. */
-static int start_agent(const struct run_child *child)
+static int start_agent(const struct run_child *child, const struct run_guard *guard)
 {
-	struct sigaction forward = {.sa_handler = pass_on};
+	static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+	struct sigaction forward = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO};
 	sigset_t none;
 	pid_t pid;
 
@@ -292,76 +336,159 @@ static int start_agent(const struct run_child *child)
 		return EXEC_EXIT_OWN_FAILURE;
 	}
 	child_pid = pid;
-	signal(SIGINT, SIG_IGN);
-	signal(SIGQUIT, SIG_IGN);
-	sigaction(SIGTERM, &forward, NULL);
-	sigaction(SIGHUP, &forward, NULL);
+	run_guard_set_agent(guard, pid);
+	for (size_t i = 0; i < array_size(passed_on); i++)
+		sigaction(passed_on[i], &forward, NULL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	return wait_for_agent(pid);
 }
 
-static int run_at(
-	const struct run_options *options, const struct run_mount *mount, const struct run_far *far)
+/* A shell as the agent looks like a shell at the workspace, which only its commands are. */
+static void tell_of_shell(const struct run_options *options, const char *mount_point)
 {
-	struct run_child child = {.agent = options->agent,
-		.mount_point = mount->mount_point,
-		.control_path = mount->control_path,
-		.far = far,
-		.command = options->command};
+	static const char *const shells[] = {"bash", "sh", "dash", "zsh", "ksh", "fish"};
+	const char *name = path_name(options->command[0]);
+
+	for (size_t i = 0; i < array_size(shells); i++)
+		if (strcmp(name, shells[i]) == 0 && !options->command[1])
+			command_note("run",
+				"what is typed at the prompt runs here, on the mount; 'bash -c "
+				"COMMAND' "
+				"runs at the workspace, and 'isthmus exec -t %s -- bash' is a "
+				"shell "
+				"there",
+				mount_point);
+}
+
+/* What is to be ended and removed, by this process or by its guard. */
+struct run {
+	const struct run_options *options;
+	struct run_mount mount;
+	char *directory; /* of the agent's shell; NULL: none */
+	char *at;        /* where the workspace is shown ... */
+	char *made;      /* ... and its first directory that this process has made; NULL: none */
+	char mark[RUN_MARK_SIZE]; /* in the environment of what runs at the workspace */
+	struct run_guard guard;
+};
+
+/* What the agent's commands have left running. */
+static void end_commands(const struct run *run)
+{
+	cleanup_free char *survivors = NULL;
+	char *position = NULL;
+	int r = run_far_end(run->mount.control_path, run->mark, &survivors);
+
+	if (r < 0)
+		command_note("run",
+			"\"%s\" does not say whether commands of the agent go on there (%s)",
+			run->options->what, strerror(-r));
+	for (char *line = survivors ? strtok_r(survivors, "\n", &position) : NULL; line;
+		line = strtok_r(NULL, "\n", &position))
+		command_note("run",
+			"still running at \"%s\", as it ignores the end of its session: process "
+			"%s; "
+			"'kill %.*s' ends it there",
+			run->options->what, line, (int)strcspn(line, " "), line);
+}
+
+static void clean_up(void *user)
+{
+	struct run *run = user;
+
+	if (*run->mark)
+		end_commands(run);
+	if (run->directory)
+		run_directory_remove(run->directory);
+	if (run->made)
+		remove_made(run->at, run->made);
+	leave_mount(&run->mount);
+}
+
+static int make_directories_at(const char *path, char **ret_made)
+{
+	int fd;
+
+	*ret_made = first_missing(path);
+	if (!*ret_made)
+		return 0;
+	fd = make_directories(path);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 ? fd : 0;
+}
+
+static int run_at(struct run *run, const struct run_far *far)
+{
+	const struct run_options *options = run->options;
 	const char *wanted = options->at ? options->at : far->root;
 	const char *hidden = hides(wanted);
-	cleanup_free char *made = NULL, *directory = NULL;
-	int code = EXEC_EXIT_OWN_FAILURE, r;
+	struct run_child child = {.agent = options->agent,
+		.mount_point = run->mount.mount_point,
+		.control_path = run->mount.control_path,
+		.far = far,
+		.environment = options->environment,
+		.mark = run->mark,
+		.command = options->command};
+	int code, r;
 
 	hold_ends();
-	if (hidden)
+	if (hidden) {
 		command_note("run",
 			"the workspace cannot be shown at \"%s\", which would hide \"%s\": it is "
 			"at \"%s\", and paths in commands are changed; --at chooses another path",
-			wanted, hidden, mount->mount_point);
-	else
-		child.at = wanted;
-	made = child.at ? first_missing(child.at) : NULL;
-	if (made) {
-		int fd = make_directories(child.at);
-
-		if (fd >= 0)
-			close(fd);
+			wanted, hidden, child.mount_point);
+	} else {
+		run->at = strdup(wanted);
+		if (run->at)
+			make_directories_at(run->at, &run->made);
 	}
-	r = run_directory_make(&directory);
-	child.directory = directory;
-	if (r < 0)
-		command_error("run", "no directory for the agent's shell: %s", strerror(-r));
-	else
-		code = start_agent(&child);
-	if (directory)
-		run_directory_remove(directory);
-	if (made)
-		remove_made(child.at, made);
+	r = run_mark_make(run->mark);
+	if (r == 0)
+		r = run_directory_make(&run->directory);
+	if (r == 0)
+		r = run_guard_start(clean_up, run, &run->guard);
+	if (r < 0) {
+		command_error("run", "the agent's shell cannot be made: %s", strerror(-r));
+		return EXEC_EXIT_OWN_FAILURE;
+	}
+	child.at = run->at;
+	child.directory = run->directory;
+	tell_of_shell(options, child.mount_point);
+	code = start_agent(&child, &run->guard);
+	child_pid = 0;
 	return code;
 }
 
 static int run_agent(const struct run_options *options)
 {
-	struct run_mount mount = {.lock = -1};
+	struct run run = {.options = options, .mount = {.lock = -1}};
 	struct run_far far = {0};
 	cleanup_free char *reason = NULL;
 	int code = EXEC_EXIT_OWN_FAILURE, r;
 
-	if (take_mount(options, &mount) == 0) {
-		r = run_far_ask(mount.control_path, &far, &reason);
+	if (take_mount(options, &run.mount) == 0) {
+		r = run_far_ask(run.mount.control_path, &far, &reason);
 		if (r < 0)
 			command_error("run", "no command can be run at \"%s\": %s", options->what,
 				reason ? reason : strerror(-r));
 		else
-			code = run_at(options, &mount, &far);
+			code = run_at(&run, &far);
 	}
 	run_far_done(&far);
-	leave_mount(&mount);
+	clean_up(&run);
+	run_guard_end(&run.guard);
+	free(run.directory);
+	free(run.at);
+	free(run.made);
 	return code;
 }
 
 /* ---- The command line --------------------------------------------------------------------- */
+
+static int add_variable(void *into, const char *text)
+{
+	return command_add_variable("run", into, text);
+}
 
 static int add_mount_options(void *into, const char *text)
 {
@@ -396,10 +523,29 @@ static int set_what(void *into, const char *text)
 	return 0;
 }
 
-int run_command(int argc, char **argv)
+/* Whether execvp(3) would find it here; one with a "/" may be a file of the workspace. */
+static bool is_in_path(const char *name)
 {
-	struct run_options options = {0};
+	cleanup_free char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+	char *position = NULL;
+
+	if (strchr(name, '/') || !path)
+		return true;
+	for (char *part = strtok_r(path, ":", &position); part;
+		part = strtok_r(NULL, ":", &position)) {
+		cleanup_free char *file = path_join(part, name);
+
+		if (!file || access(file, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int parse_and_run(int argc, char **argv, cJSON *environment)
+{
+	struct run_options options = {.environment = environment};
 	const struct command_option known[] = {
+		{"env", 'e', .set = add_variable, .into = options.environment},
 		{NULL, 'o', .set = add_mount_options, .into = &options},
 		{"at", .value = &options.at},
 		{"agent", .set = set_agent, .into = &options.agent},
@@ -421,10 +567,22 @@ int run_command(int argc, char **argv)
 					    : "no workspace: a URI or the directory of a mount");
 	else if (options.at && options.at[0] != '/')
 		command_usage_error("run", "--at: \"%s\" is not an absolute path", options.at);
-	else {
+	else if (!is_in_path(*options.command)) {
+		command_error("run", "\"%s\" is not in PATH", *options.command);
+		return EXEC_EXIT_NOT_FOUND;
+	} else {
 		if (!options.agent)
 			options.agent = agent_find(*options.command);
 		return run_agent(&options);
 	}
 	return EXEC_EXIT_OWN_FAILURE;
+}
+
+int run_command(int argc, char **argv)
+{
+	cJSON *environment = cJSON_CreateObject();
+	int code = environment ? parse_and_run(argc, argv, environment) : EXEC_EXIT_OWN_FAILURE;
+
+	cJSON_Delete(environment);
+	return code;
 }

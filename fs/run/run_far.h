@@ -17,3 +17,8 @@ struct run_far {
 int run_far_ask(const char *control_path, struct run_far *ret_far, char **ret_reason);
 
 void run_far_done(struct run_far *far);
+
+/* As the end of a terminal does: commands there that have "NAME=VALUE" (`mark`) in their
+ * environment, and what these left running, get HUP.  `*ret_survivors`: those that go on, a line
+ * each with the number of the process and its words; NULL: none.  Takes 10 s at most. */
+int run_far_end(const char *control_path, const char *mark, char **ret_survivors);

@@ -69,6 +69,77 @@ no_process() {
 	! pgrep -fx "$1"
 }
 
+# As at the end of a terminal.
+test_what_commands_left_running_ends_or_is_named() {
+	setup_case
+	local first=87654.$RANDOM second=76543.$RANDOM
+
+	expect "0 'left\\n' ''" "$(run_case other leave "$first" "$second" 2>"$tmp/notes")"
+	no_process "sleep $first" || fail "it goes on: $(pgrep -fx "sleep $first")"
+	grep -q "still running at \"$uri\".*process $(pgrep -fx "sleep $second") sleep $second .*'kill $(pgrep -fx "sleep $second")'" \
+		"$tmp/notes" || fail "said: $(cat "$tmp/notes")"
+	pkill -fx "sleep $second"
+	nothing_left
+}
+
+# start_waiting: a run whose agent waits ($run, $waiting).
+start_waiting() {
+	# A shell has interrupts ignored in the background.
+	python3 -c '
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])' "$ISTHMUS" run "${mount_options[@]}" "$uri" -- "$agent" wait >"$tmp/started" 2>"$tmp/notes" &
+	run=$!
+	wait_for 30 grep -q started "$tmp/started" || fail "not started: $(cat "$tmp/notes")"
+	waiting=$(cut -d' ' -f2 "$tmp/started")
+}
+
+test_a_killed_run_leaves_nothing() {
+	setup_case
+	local run waiting
+
+	start_waiting
+	kill -KILL "$run"
+	wait "$run" || true
+	wait_for 20 not_running "$waiting" || fail "the agent goes on"
+	wait_for 20 nothing_left || nothing_left
+}
+
+test_an_interrupt_of_the_run_alone_reaches_the_agent() {
+	setup_case
+	local run waiting status=0
+
+	start_waiting
+	kill -INT "$run"
+	wait_for 10 not_running "$waiting" || fail "the agent goes on"
+	wait "$run" || status=$?
+	expect 130 "$status"
+	nothing_left
+}
+
+test_variables_are_given_to_commands() {
+	setup_case
+	expect "there,given" "$(GIVEN=given "$ISTHMUS" run "${mount_options[@]}" -e OTHER=there -e GIVEN "$uri" -- \
+		python3 -c 'import os, subprocess
+subprocess.run([os.environ["SHELL"], "-c", "echo $OTHER,$GIVEN"])')"
+	! "$ISTHMUS" run -e 1X=2 "$uri" -- true 2>"$tmp/notes" || fail "it took 1X"
+	grep -q '"1X=2" is not NAME=VALUE' "$tmp/notes"
+}
+
+test_an_agent_that_is_not_there_is_told_of_first() {
+	printf '#!/bin/sh\ntouch "%s"\nexec sh\n' "$tmp/connected" >"$tmp/connect"
+	chmod 755 "$tmp/connect"
+	! "$ISTHMUS" run "cmd:$tmp/connect !/" -- no-such-agent 2>"$tmp/notes" || fail "it ran"
+	grep -q '"no-such-agent" is not in PATH' "$tmp/notes"
+	[ ! -e "$tmp/connected" ] || fail "it connected first"
+}
+
+test_a_shell_as_the_agent_is_told_what_it_is() {
+	setup_case
+	"$ISTHMUS" run "${mount_options[@]}" "$uri" -- bash </dev/null 2>"$tmp/notes"
+	grep -q "typed at the prompt runs here.*isthmus exec -t $XDG_RUNTIME_DIR/isthmus/run-.* -- bash' is a shell there" "$tmp/notes"
+}
+
 test_a_terminal_is_one_there() {
 	setup_case
 	expect "4 33 99 /dev/pts" "$(run_case other terminal)"
@@ -165,7 +236,10 @@ test_two_runs_share_one_mount() {
 	local first=$!
 
 	wait_for 30 grep -q started "$tmp/first"
-	run_case other routes >"$tmp/second"
+	run_case other routes >"$tmp/second" 2>"$tmp/notes"
+	expect "" "$(cat "$tmp/notes")" "said of the same options"
+	"$ISTHMUS" run "${mount_options[@]}" -o ttl=3 "$uri" -- true 2>"$tmp/notes"
+	grep -q "mounted by another run, with other options, which count" "$tmp/notes"
 	expect 1 "$(grep -cF "$XDG_RUNTIME_DIR" /proc/self/mounts)" "mounts while the first run goes on"
 	touch "$tmp/go"
 	wait "$first"

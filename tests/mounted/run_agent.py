@@ -68,6 +68,18 @@ def leash():
     process.wait()
 
 
+def leave():
+    """Two commands in the background, one of which ignores the end of a terminal."""
+    first, second = sys.argv[2:]
+    show(shell("bash", "-c", f"sleep {first} >/dev/null 2>&1 & nohup sleep {second} >/dev/null 2>&1 & echo left"))
+
+
+def wait():
+    print(f"started {os.getpid()}", flush=True)
+    while True:
+        time.sleep(1)
+
+
 def terminal():
     pid, fd = pty.fork()
     if pid == 0:
