@@ -32,13 +32,13 @@ refused() {
 
 test_the_image_decides_about_directory_and_user() {
 	uri=$engine://plain
-	run_box plain box -u app -w /home/app
+	run_box plain box -u app -w /home/app -e FROM_ENGINE=given
 	start_daemon
 	"$engine" exec plain sh -c 'echo there >/home/app/there'
 	expect there "$(cat "$mnt/there")"
 	echo here >"$mnt/here"
 	expect 'here 1000' "$("$engine" exec plain sh -c 'echo $(cat /home/app/here) $(stat -c %u /home/app/here)')"
-	expect "/home/app 1000" "$("$ISTHMUS" exec "$mnt" -- sh -c 'echo $PWD $(id -u)')" "what a command sees"
+	expect "/home/app 1000 given" "$("$ISTHMUS" exec "$mnt" -- sh -c 'echo $PWD $(id -u) $FROM_ENGINE')" "what a command sees"
 	stop_daemon
 	wait_for 10 nothing_of_ours plain || fail "left $(ours plain)"
 	! "$engine" exec plain ps | grep isthmus || fail "a proper end leaves a zombie"

@@ -319,6 +319,21 @@ umount_other() {
 	"$ISTHMUS" umount "$other"
 }
 
+# Nor by a command of cmd:, which inherits that of the daemon.
+test_the_environment_of_the_mount_stays_here() {
+	local place uri=$uri
+
+	for place in "$uri" "cmd:env !$backing"; do
+		uri=$place
+		case $place in cmd:*) mount_options=() ;; esac
+		LEAK_ME=secret SSH_AUTH_SOCK=$tmp/none mount_other
+		"$ISTHMUS" exec "$other" -- env >"$tmp/env"
+		umount_other
+		! grep -E 'LEAK_ME|SSH_AUTH_SOCK|ISTHMUS_|XDG_STATE_HOME' "$tmp/env" || fail "leaked from $place"
+		grep -q '^PATH=.*/usr/bin' "$tmp/env"
+	done
+}
+
 interleaved='for i in 1 2 3; do echo o$i; echo e$i >&2; done'
 
 test_output_by_one_stream_keeps_its_order() {
