@@ -178,8 +178,13 @@ static int parse(const cJSON *request, struct exec_words *words, struct exec_req
 
 /* ---- What only the workspace knows ---------------------------------------------------- */
 
+static bool is_late(struct op_context *ctx)
+{
+	return clock_now_ms() >= *(const int64_t *)ctx->interrupted_data;
+}
+
 /* What the script prints there, where the command of `exec` would have run; the caller frees.
- * NULL: it cannot be run, or says nothing. */
+ * NULL: it cannot be run, or says nothing within 5 s. */
 static char *ask_there(
 	struct connection *connection, const struct exec_request *exec, const char *script)
 {
@@ -194,10 +199,13 @@ static char *ask_there(
 	struct exec_event event = {0};
 	struct process *process;
 	struct op_context ctx;
+	int64_t until_ms = clock_now_ms() + ASK_WAIT_MS;
 	char data[4096];
 	int r;
 
 	op_context_init(&ctx);
+	ctx.interrupted = is_late;
+	ctx.interrupted_data = &until_ms;
 	r = workspace_exec(&ctx, w, &question, &process);
 	if (r < 0)
 		return NULL;
