@@ -47,7 +47,7 @@ export const editOperations = () => ({
 /** The variables that were set for this command; the environment of this machine does not apply at the workspace. */
 function environmentOptions(env: NodeJS.ProcessEnv = {}): string[] {
 	const isOurs = (name: string, value?: string) =>
-		value === undefined || value === process.env[name] ||
+		!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || value === undefined || value === process.env[name] ||
 		(name === "PATH" && value.includes(process.env.PATH ?? "\0"));
 	return Object.entries(env).flatMap(([name, value]) => (isOurs(name, value) ? [] : ["-e", `${name}=${value}`]));
 }

@@ -39,8 +39,8 @@ await assert.rejects(run("echo never", { signal: AbortSignal.abort() }), /aborte
 assert.equal((await run('for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline; echo; done 2>/dev/null | grep -c "^sleep 4716"')).output, "0\n", "the tree is gone");
 
 process.env.ISTHMUS_TEST_HERE = "leak";
-const env = { ...process.env, MINE: "a b'c", PATH: `/pi/bin:${process.env.PATH}` };
-assert.equal((await run('echo "$MINE,$ISTHMUS_TEST_HERE,$PATH"', { env })).output.startsWith("a b'c,,/usr"), true, "only what was set goes along");
+const env = { ...process.env, MINE: "a b'c", "no name": "x", PATH: `/pi/bin:${process.env.PATH}` };
+assert.match((await run('echo "$MINE,$ISTHMUS_TEST_HERE,$PATH"', { env })).output, /^a b'c,,\/(?!pi\/bin)/, "only what was set goes along");
 assert.equal((await run("echo $PATH", { env: { PATH: "/mine:/bin" } })).output, "/mine:/bin\n");
 await assert.rejects(bashOperations("/no/such/isthmus").exec("true", mount, { onData() {} }), /ENOENT/);
 
