@@ -60,6 +60,7 @@ static void find_account(struct account *account)
 	snprintf(account->name, sizeof(account->name), "%u", (unsigned)geteuid());
 	take(account->name, sizeof(account->name), getenv("USER"));
 	take(account->home, sizeof(account->home), getenv("HOME"));
+	take(account->shell, sizeof(account->shell), getenv("SHELL"));
 	pthread_mutex_lock(&lock);
 	while (file && (entry = fgetpwent(file)))
 		if (entry->pw_uid == geteuid()) {
@@ -285,20 +286,20 @@ static int take_login(const struct buffer *said, char ***ret_environment)
 
 int process_login_environment(int cwd_fd, char *const **ret_environment)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t login_lock = PTHREAD_MUTEX_INITIALIZER;
 	static char **environment;
 	cleanup_buffer struct buffer said = {.limit_bytes = LOGIN_MAX_BYTES};
 	struct account account;
 	int r = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&login_lock);
 	if (!environment) {
 		find_account(&account);
 		r = read_login(account.shell, cwd_fd, &said);
 		if (r == 0)
 			r = take_login(&said, &environment);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&login_lock);
 	*ret_environment = environment;
 	return r < 0 ? -EBADMSG : 0;
 }
