@@ -24,6 +24,10 @@ struct object_id {
 	uint64_t generation;
 };
 
+/* The device of objects that the workspace does not have yet (-o writes=back).  Their inode numbers
+ * are shown as they are. */
+#define PROVISIONAL_DEVICE (UINT64_MAX - 0x697374)
+
 /* An existing object. */
 struct object_ref {
 	const char *path;          /* used when `file` is NULL */

@@ -35,7 +35,7 @@ struct position {
 };
 
 struct snapshot_entry {
-	uint64_t inode;
+	uint64_t inode; /* as it is shown */
 	uint32_t mode;
 	bool has_attributes; /* struct attributes come next, then the name; else the name */
 };
@@ -221,7 +221,9 @@ static int keep_entry(void *user, const struct dir_entry *entry)
 {
 	struct reading *reading = user;
 	struct listing *listing = reading->listing;
-	const struct snapshot_entry snapshot = {.inode = entry->attributes.id.inode,
+	const struct snapshot_entry snapshot = {
+		.inode = inode_table_number_of(
+			reading->session->mount->inodes, &entry->attributes.id),
 		.mode = entry->attributes.mode,
 		.has_attributes = listing->entries.size < ATTRIBUTES_MAX_BYTES};
 	size_t length = strlen(entry->path) + 1;
@@ -494,7 +496,8 @@ static void fill(struct page *page, off_t offset)
 {
 	const struct listing *listing = page->listing;
 	const struct fuse_entry_param dots = {
-		.attr = {.st_ino = inode_number(listing->inode), .st_mode = S_IFDIR}};
+		.attr = {.st_ino = inode_table_number(page->r->mount->inodes, listing->inode),
+			.st_mode = S_IFDIR}};
 	const struct position *position, *end;
 
 	for (; offset < DOTS; offset++)

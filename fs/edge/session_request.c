@@ -472,7 +472,7 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode)
 void session_stat(struct session *s, const struct inode *inode, const struct attributes *a,
 	struct stat *ret_stat)
 {
-	*ret_stat = (struct stat){.st_ino = inode ? inode_number(inode) : a->id.inode,
+	*ret_stat = (struct stat){.st_ino = inode_table_number(s->mount->inodes, inode),
 		.st_mode = a->mode,
 		.st_nlink = a->nlink,
 		.st_uid = mount_swap_uid(s->mount, a->uid),

@@ -55,7 +55,7 @@ bool virtual_hides(const struct inode *directory, const char *name)
 
 static void fill_stat(const struct session *s, int node, struct stat *stat)
 {
-	*stat = (struct stat){.st_ino = UINT64_MAX - (uint64_t)node,
+	*stat = (struct stat){.st_ino = NUMBERS_END - 1 - (uint64_t)node,
 		.st_mode = nodes[node].mode,
 		.st_nlink = node == NODE_DIRECTORY ? 2 : 1,
 		.st_uid = s->mount->mount_uid,

@@ -75,12 +75,45 @@ struct inode *inode_find(struct inode_table *t, const struct object_id *id)
 	return inode;
 }
 
-/* Whoever asks may hold no lock: the device is left out. */
+/* Each device has a number of its own that is mixed in, not a hash of each object: so two objects
+ * of one device never get the same one.  Two devices with inode numbers below 2^N have one in
+ * common with a probability of 2^(N - 51). */
+static uint64_t make_number(const struct object_id *id, bool again)
+{
+	const uint64_t words[] = {
+		id->device, id->inode / NUMBERS_MADE, again, again ? id->generation : 0};
+
+	return NUMBERS_MADE | ((id->inode ^ XXH3_64bits(words, sizeof(words))) % NUMBERS_MADE);
+}
+
+static bool is_shown_as_it_is(const struct inode_table *t, const struct object_id *id)
+{
+	return id->device == PROVISIONAL_DEVICE ||
+	       (id->device == t->device && id->inode < NUMBERS_MADE);
+}
+
+uint64_t inode_table_number_of(const struct inode_table *t, const struct object_id *id)
+{
+	return is_shown_as_it_is(t, id) ? id->inode : make_number(id, false);
+}
+
 uint64_t inode_number(const struct inode *inode)
 {
-	const uint64_t numbers[] = {inode->number, inode->generation};
+	const struct object_id id = inode_id(inode);
 
-	return inode->is_renumbered ? XXH3_64bits(numbers, sizeof(numbers)) : inode->number;
+	return inode->has_made_number ? make_number(&id, inode->is_renumbered) : id.inode;
+}
+
+uint64_t inode_table_number(struct inode_table *t, const struct inode *inode)
+{
+	uint64_t number;
+
+	if (!inode->has_made_number)
+		return inode->number;
+	pthread_mutex_lock(&t->lock);
+	number = inode_number(inode);
+	pthread_mutex_unlock(&t->lock);
+	return number;
 }
 
 static size_t inode_bytes(const struct inode *inode)
@@ -115,6 +148,7 @@ struct inode *inode_make(
 	inode->number = attributes->id.inode;
 	inode->generation = attributes->id.generation;
 	inode->is_renumbered = handle_has_number(t, &attributes->id);
+	inode->has_made_number = inode->is_renumbered || !is_shown_as_it_is(t, &attributes->id);
 	inode->is_directory = S_ISDIR(attributes->mode);
 	if (!inode_set_kind(t, inode, attributes->id.device, &nothing) ||
 		(inode->is_directory && !make_directory(t, inode))) {
@@ -283,6 +317,7 @@ int inode_table_new(const struct attributes *root, inode_forgotten forgotten, vo
 	if (!t)
 		return -ENOMEM;
 	pthread_mutex_init(&t->lock, NULL);
+	t->device = root->id.device;
 	t->forgotten = forgotten;
 	t->user = user;
 	t->last_retry_handle = &t->retry_handles;

@@ -141,7 +141,8 @@ struct inode {
 	bool is_root : 1;
 	bool is_virtual : 1; /* below .isthmus (fs/edge/virtual.h); in no table */
 	bool is_directory : 1;
-	bool is_renumbered : 1;
+	bool is_renumbered : 1;   /* see inode_table_number() ... */
+	bool has_made_number : 1; /* ... which is not that of its id */
 	/* The oldest name, unless its parent is 0.  Others, which few have, are kept with what
 	 * it has as a file or directory. */
 	struct inode_name own;
@@ -163,10 +164,6 @@ static inline struct inode_file *inode_file(const struct inode *inode)
 {
 	return inode->is_directory ? NULL : slab_at(inode->file);
 }
-
-/* The inode number that programs see: the workspace's own, unless a file with that number was open
- * here when the inode was made: the workspace may have deleted that file and reused its number. */
-uint64_t inode_number(const struct inode *inode);
 
 /* A name that the kernel may have cached as absent (inode_missing.c). */
 struct missing {
@@ -246,6 +243,20 @@ struct inode_state {
 
 /* Its object; of NULL: unknown. */
 struct object_id inode_table_id(struct inode_table *table, const struct inode *inode);
+
+/* The inode number that programs see, which is unique in the mount and below NUMBERS_END: to them
+ * all of it is one device.  It is the workspace's own on the file system of the root, unless a file
+ * that is shown with that number was open here when the inode was made: the workspace may have
+ * deleted that file and reused its number.  On other file systems, and from NUMBERS_MADE on, it is
+ * made of device and inode number, and is the same on every mount.  _number_of(): of an object that
+ * may have no inode here. */
+uint64_t inode_table_number(struct inode_table *table, const struct inode *inode);
+uint64_t inode_table_number_of(const struct inode_table *table, const struct object_id *id);
+
+/* Numbers from here on are made; from the end on, they are those of objects that the workspace does
+ * not have yet (PROVISIONAL_DEVICE). */
+#define NUMBERS_MADE (UINT64_C(1) << 51)
+#define NUMBERS_END  (UINT64_C(1) << 52)
 
 void inode_table_state(
 	struct inode_table *table, struct inode *inode, struct inode_state *ret_state);

@@ -55,13 +55,12 @@ static void release_number(struct inode_table *t, struct open_handle *handle)
 
 bool handle_has_number(const struct inode_table *t, const struct object_id *id)
 {
+	uint64_t number = inode_table_number_of(t, id);
 	const struct open_handle *handle =
-		t->numbers.buckets[number_hash(id->inode) & t->numbers.mask];
+		t->numbers.buckets[number_hash(number) & t->numbers.mask];
 
 	for (; handle; handle = handle->number_next)
-		if (inode_number(handle->inode) == id->inode &&
-			inode_id(handle->inode).device == id->device &&
-			!inode_has_id(handle->inode, id))
+		if (inode_number(handle->inode) == number && !inode_has_id(handle->inode, id))
 			return true;
 	return false;
 }

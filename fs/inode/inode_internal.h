@@ -37,6 +37,7 @@ struct removal {
 struct inode_table {
 	pthread_mutex_t lock; /* all below, and the inodes' fields */
 	struct inode *root;
+	uint64_t device;  /* of the root; does not change */
 	struct slab slab; /* inodes, what they have as files or directories, other names */
 	struct file_kinds kinds;
 	struct slab_table inodes;          /* by object id */
@@ -83,6 +84,9 @@ struct inode *inode_chain(const struct inode_table *t, const struct object_id *i
 
 struct object_id inode_id(const struct inode *inode);
 bool inode_has_id(const struct inode *inode, const struct object_id *id);
+
+/* inode_table_number(). */
+uint64_t inode_number(const struct inode *inode);
 
 /* The inode of an object, not superseded.  NULL: there is none. */
 struct inode *inode_find(struct inode_table *t, const struct object_id *id);

@@ -16,7 +16,6 @@ enum { IDLE_MAX = 200000 /* of each kind */, RETIRED_MAX = 50000 };
 enum { RETIRED_KEPT = 4096, RETIRED_MS = 10000 };
 
 /* The device of provisional ids; no file system has it. */
-static const uint64_t PROVISIONAL_DEVICE = UINT64_MAX - 0x697374;
 static const uint64_t PROVISIONAL_INODES = 1ull << 62;
 
 /* ---- Tables --------------------------- */

@@ -720,6 +720,85 @@ test_a_directory_mounted_below_itself_is_a_loop() {
 	esac
 }
 
+# same_objects HERE THERE: what is one object there is one here; listings show its number, too.
+same_objects() {
+	python3 - "$1" "$2" <<-'END'
+		import os, sys
+		here, there = sys.argv[1:]
+		objects, numbers, wrong = {}, {}, []
+		def check(name, listed):
+		    number = os.lstat(here + name).st_ino
+		    at = os.lstat(there + name)
+		    if not 0 < number < 2**52:
+		        wrong.append(f"{name} has {number}")
+		    if listed not in (None, number):
+		        wrong.append(f"{name} is listed as {listed}, and has {number}")
+		    if numbers.setdefault(number, (at.st_dev, at.st_ino)) != (at.st_dev, at.st_ino):
+		        wrong.append(f"{name} has the number of another object")
+		    if objects.setdefault((at.st_dev, at.st_ino), number) != number:
+		        wrong.append(f"{name} has another number than its other name")
+		def walk(name):
+		    for entry in os.scandir(here + name):
+		        if name or entry.name != ".isthmus":
+		            check(name + "/" + entry.name, entry.inode())
+		        if entry.is_dir(follow_symlinks=False):
+		            walk(name + "/" + entry.name)
+		check("", None)
+		walk("")
+		sys.exit("\n".join(wrong) or 0)
+	END
+}
+
+end_nested() {
+	end_second_mount
+	umount "$backing/outer/inner"
+	umount "$backing/outer"
+}
+
+# Two file systems give out the same numbers; the mount is one device.
+test_objects_on_nested_file_systems_have_numbers_of_their_own() {
+	need_backing
+	need mkfs.ext4 python3
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	local outer=$backing/outer inner=$backing/outer/inner disk
+
+	mkdir "$outer"
+	truncate -s 8M "$tmp/outer.img" "$tmp/inner.img"
+	for disk in outer inner; do
+		mkfs.ext4 -qF -O ^has_journal "$tmp/$disk.img" || skip "mkfs.ext4 fails"
+	done
+	trap 'umount "$outer"' EXIT
+	mount -o loop "$tmp/outer.img" "$outer" || skip "no mounts here"
+	mkdir "$inner"
+	trap 'umount "$inner"; umount "$outer"' EXIT
+	mount -o loop "$tmp/inner.img" "$inner" || skip "no mounts here"
+	mkdir "$inner/filler" "$outer/d" "$inner/d"
+	echo outside >"$outer/a" && ln "$outer/a" "$outer/b"
+	echo inside >"$inner/a" && ln "$inner/a" "$inner/b"
+	expect "$(stat -c %i "$outer/a")" "$(stat -c %i "$inner/a")" "numbers that collide"
+	wait_for 5 test -e "$mnt/outer/inner/b"
+
+	same_objects "$mnt/outer" "$outer"
+	expect "$mnt/outer/inner" "$(find "$mnt/outer" -name inner 2>&1)" "what find finds"
+	expect "$mnt/outer/inner/d" "$(find "$mnt/outer/inner" -name d 2>&1)" "what find finds below"
+	if [ "$mnt/outer/a" -ef "$mnt/outer/inner/a" ]; then fail "two objects are one"; fi
+	[ "$mnt/outer/inner/a" -ef "$mnt/outer/inner/b" ]
+	mkdir "$tmp/tar" "$tmp/copy"
+	tar -C "$mnt" --format=pax -cf - outer | tar -C "$tmp/tar" -xf -
+	cp -a "$mnt/outer" "$tmp/copy"
+	same_tree "$outer" "$tmp/tar/outer"
+	same_tree "$outer" "$tmp/copy/outer"
+	expect "$(du -s --apparent-size -B1 "$outer" | cut -f1)" "$(du -s --apparent-size -B1 "$mnt/outer" | cut -f1)" "du"
+	mv "$mnt/outer/b" "$mnt/outer/inner/c"
+	expect outside "$(cat "$inner/c")" "what mv has moved"
+	expect "$(stat -c %i "$backing")" "$(stat -c %i "$mnt")" "the number of the root"
+	(cd "$mnt" && find . -printf '%p %i\n' | sort >"$tmp/numbers")
+	second_mount
+	trap end_nested EXIT
+	(cd "$mnt2" && find . -printf '%p %i\n' | sort >"$tmp/numbers2")
+	diff "$tmp/numbers" "$tmp/numbers2"
+}
+
 on_ttl() {
 	"$ISTHMUS" status "$mnt" --json |
 		python3 -c 'import json, sys; print(*sorted(json.load(sys.stdin)["on_ttl"]["directories"]))'

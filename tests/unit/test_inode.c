@@ -109,7 +109,7 @@ static void test_of_two_things_told_of_a_name_the_later_look_counts(void)
 	CHECK_RC(NAME_AS_KNOWN, told(table, root, "a", &first, 20));
 	CHECK(is_old(table, root, "a", second, 19));
 	at = inode_table_child(table, root, "a");
-	CHECK_RC(2, inode_number(at));
+	CHECK_RC(2, inode_table_number(table, at));
 	inode_table_unref(table, at);
 	CHECK_RC(NAME_LEADS_ELSEWHERE, told(table, root, "a", &second, 21));
 	CHECK(!is_old(table, root, "a", second, 22));
@@ -623,12 +623,57 @@ static void test_an_open_file_keeps_its_number_for_itself(void)
 	CHECK_RC(0, inode_table_handle_add(table, handle));
 	second = enter(table, root, "file", file_of_generation(2));
 	third = enter(table, root, "file", file_of_generation(3));
-	CHECK_RC(2, inode_number(first));
-	CHECK(inode_number(second) != 2);
-	CHECK(inode_number(third) != 2);
-	CHECK(inode_number(second) != inode_number(third));
+	CHECK_RC(2, inode_table_number(table, first));
+	CHECK(inode_table_number(table, second) != 2);
+	CHECK(inode_table_number(table, third) != 2);
+	CHECK(inode_table_number(table, second) != inode_table_number(table, third));
 	CHECK_RC(0, inode_table_handle_put(table, NULL, handle));
-	CHECK_RC(2, inode_number(enter(table, root, "file", file_of_generation(4))));
+	CHECK_RC(2, inode_table_number(table, enter(table, root, "file", file_of_generation(4))));
+	inode_table_free(table);
+}
+
+static uint64_t number(struct inode_table *table, uint64_t device, uint64_t inode)
+{
+	return inode_table_number_of(table, &(struct object_id){device, inode, 7});
+}
+
+/* btrfs numbers subvolumes alike, overlayfs puts the layer into the uppermost bits. */
+static void test_numbers_are_unique_over_devices(void)
+{
+	const uint64_t devices[] = {1, 2, 3, 0x10001},
+		       inodes[] = {1, 2, 256, 1ull << 40, 1ull << 51, 1ull << 52, 1ull << 62,
+			       (1ull << 62) + 1, UINT64_MAX};
+	enum { INODES = sizeof(inodes) / sizeof(*inodes), COUNT = 4 * INODES };
+	struct inode_table *table = new_table(), *another = new_table();
+	uint64_t numbers[COUNT];
+
+	for (size_t i = 0; i < COUNT; i++) {
+		uint64_t device = devices[i / INODES], inode = inodes[i % INODES];
+		bool is_plain = device == 1 && inode < NUMBERS_MADE;
+
+		numbers[i] = number(table, device, inode);
+		CHECK(numbers[i] == number(another, device, inode));
+		CHECK(is_plain ? numbers[i] == inode : numbers[i] >= NUMBERS_MADE);
+		CHECK(numbers[i] < NUMBERS_END);
+		for (size_t j = 0; j < i; j++)
+			CHECK(numbers[i] != numbers[j]);
+	}
+	CHECK(number(table, PROVISIONAL_DEVICE, NUMBERS_END + 1) == NUMBERS_END + 1);
+	inode_table_free(table);
+	inode_table_free(another);
+}
+
+static void test_an_object_is_shown_with_the_number_of_its_name(void)
+{
+	struct inode_table *table = new_table();
+	struct inode *root = inode_table_root(table);
+	struct attributes nested = object(2, S_IFREG);
+
+	nested.id.device = 2;
+	CHECK_RC(1, inode_table_number(table, root));
+	CHECK_RC(2, inode_table_number(table, enter(table, root, "a", object(2, S_IFREG))));
+	CHECK(inode_table_number(table, enter(table, root, "b", nested)) ==
+		inode_table_number_of(table, &nested.id));
 	inode_table_free(table);
 }
 
@@ -895,6 +940,8 @@ TEST_MAIN("inode", TEST(test_paths_follow_renames_of_directories),
 	TEST(test_what_was_looked_up_too_often_to_be_counted_stays),
 	TEST(test_a_number_that_another_kind_of_object_has_now_is_another_inode),
 	TEST(test_an_open_file_keeps_its_number_for_itself),
+	TEST(test_numbers_are_unique_over_devices),
+	TEST(test_an_object_is_shown_with_the_number_of_its_name),
 	TEST(test_a_long_path_leaves_the_fixed_buffer),
 	TEST(test_a_directory_below_itself_is_a_loop),
 	TEST(test_deep_trees_have_paths_and_can_be_forgotten),
