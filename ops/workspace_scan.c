@@ -441,8 +441,8 @@ static bool is_searched(const struct walk *walk, const struct child *child)
 {
 	const struct scan_request *request = walk->request;
 
-	return S_ISREG(child->attributes.mode) && !child->is_ignored &&
-	       (!request->names || glob_matches(&walk->names, child->name)) &&
+	return S_ISREG(child->attributes.mode) && !child->attributes.is_generated &&
+	       !child->is_ignored && (!request->names || glob_matches(&walk->names, child->name)) &&
 	       !(request->known_count &&
 		       bsearch(&child->attributes.id.inode, request->known, request->known_count,
 			       sizeof(*request->known), by_number));
@@ -528,7 +528,7 @@ static bool wants_content(
 	const struct scan_request *request = walk->request;
 	uint64_t size = child->attributes.size_bytes;
 
-	if (!S_ISREG(child->attributes.mode))
+	if (!S_ISREG(child->attributes.mode) || child->attributes.is_generated)
 		return false;
 	if ((request->flags & SCAN_NOT_IGNORED) && has_patterns(git_part, child->name))
 		return size <= IGNORE_FILE_MAX_BYTES;

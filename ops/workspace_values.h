@@ -58,6 +58,8 @@ struct attributes {
 	struct timespec ctime;
 	bool changed_lately; /* by the workspace's clock, so lately that one more change may not
 			      * show in the times */
+	bool is_generated;   /* a regular file whose content is made when it is read (procfs, sysfs,
+			      * cgroup): size and times say nothing about it */
 };
 
 bool object_id_equal(const struct object_id *a, const struct object_id *b);

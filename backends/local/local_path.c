@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/local/file_system.h"
+#include "ops/support/clock.h"
 #include "ops/support/path.h"
 
 enum { SETTLED_SECONDS = 2, LITTLE_ROOM_BYTES = 64 << 20 };
@@ -38,6 +40,39 @@ static bool changed_lately(const struct statx *st)
 static uint64_t generation_of(const struct statx *st, uint64_t born)
 {
 	return st->stx_mask & STATX_BTIME ? born ^ (st->stx_mode & S_IFMT) : 0;
+}
+
+enum { KNOWN_DEVICES = 64, KNOWN_SECONDS = 8, TRAIT_BITS = 8 };
+
+/* enum file_system_traits of devices without a major number, by minor number: what was found, the
+ * minor number, and when (in KNOWN_SECONDS): another file system may get the number after this one.
+ */
+static atomic_uint_fast64_t known_traits[KNOWN_DEVICES];
+
+/* Of the file at the path; "": at the descriptor itself. */
+static unsigned find_traits(int fd, const char *path)
+{
+	cleanup_fd int file_fd = -1;
+
+	if (!*path)
+		return file_system_traits(fd);
+	file_fd = openat(fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	return file_fd < 0 ? 0 : file_system_traits(file_fd);
+}
+
+static bool is_generated(int directory_fd, const char *path, const struct statx *st)
+{
+	atomic_uint_fast64_t *known = &known_traits[st->stx_dev_minor % KNOWN_DEVICES];
+	uint64_t key = (clock_now_ms() / 1000 / KNOWN_SECONDS << 32 | st->stx_dev_minor)
+		       << TRAIT_BITS;
+	uint64_t found = *known;
+
+	if (!S_ISREG(st->stx_mode) || st->stx_dev_major)
+		return false;
+	if (found >> TRAIT_BITS != key >> TRAIT_BITS)
+		*known = found = key | find_traits(directory_fd, path);
+	return (found & FILE_SYSTEM_GENERATED) ||
+	       ((found & FILE_SYSTEM_GENERATED_IF_EMPTY) && !st->stx_size);
 }
 
 static void from_statx(const struct statx *st, struct attributes *ret_attributes)
@@ -76,6 +111,7 @@ static int stat_at(int directory_fd, const char *path, int flags, struct attribu
 		    STATX_BASIC_STATS | STATX_BTIME, &st) < 0)
 		return -errno;
 	from_statx(&st, ret_attributes);
+	ret_attributes->is_generated = is_generated(directory_fd, path, &st);
 	return 0;
 }
 

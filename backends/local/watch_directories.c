@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "backends/local/file_system.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 #include "ops/support/position.h"
@@ -15,42 +15,6 @@ enum {
 	WATCH_MASK = IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE |
 		     IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK,
 };
-
-/* A file system that other machines, or a program, change as well: inotify reports only what goes
- * through this machine's kernel. */
-static bool is_shared(int fd)
-{
-	static const uint32_t types[] = {
-		0x6969,     /* nfs */
-		0x517b,     /* smbfs */
-		0xff534d42, /* cifs */
-		0xfe534d42, /* smb2 */
-		0x01021997, /* 9p */
-		0x00c36400, /* ceph */
-		0x65735546, /* fuse; sshfs, GlusterFS, virtiofs */
-		0x0bd00bd0, /* Lustre */
-		0x47504653, /* GPFS */
-		0x19830326, /* BeeGFS */
-		0xaad7aaea, /* PanFS */
-		0x01161970, /* gfs2 */
-		0x7461636f, /* ocfs2 */
-		0x5346414f, /* OpenAFS */
-		0x6b414653, /* afs */
-		0x73757245, /* coda */
-		0x786f4256, /* vboxsf */
-		0xbacbacbc, /* vmhgfs */
-		0x9fa0,     /* proc */
-		0x62656572, /* sysfs */
-	};
-	struct statfs found;
-
-	if (fstatfs(fd, &found) < 0)
-		return false;
-	for (size_t i = 0; i < array_size(types); i++)
-		if ((uint32_t)found.f_type == types[i])
-			return true;
-	return false;
-}
 
 /* The node of the path's parent directory, found by looking at each component.  NULL: no memory, or
  * something there is changing. */
@@ -116,7 +80,8 @@ static uint64_t add_watch(struct watcher *watcher, int fd, struct watch_node *no
 	if (number >= 0 && watch_table_find(table, number))
 		return 0; /* the same object with another id, which is not in the table */
 	if (number >= 0)
-		watch = watch_table_add(table, node, number, is_shared(fd));
+		watch = watch_table_add(
+			table, node, number, file_system_traits(fd) & FILE_SYSTEM_SHARED);
 	if (watch && !watch->is_shared)
 		watch->since = position_draw();
 	else if (number >= 0 && !watch)

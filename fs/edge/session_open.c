@@ -46,7 +46,9 @@ enum {
  * BACKED: the kernel reads and maps the file at the workspace by itself; writes come here,
  *   so that the log has them.  While one handle of an inode is backed, all have to be, and
  *   none may be while one is cached.
- * DIRECT: every read and write comes here.  For all with -o log_reads; for handles that only write;
+ * DIRECT: every read and write comes here.  For all with -o log_reads; for files whose content is
+ *   made when it is read, where the kernel would read no further than st_size, which is 0, and keep
+ *   what it has read; for handles that only write;
  * for those that append: the kernel would put the data into its pages at the end it knows of,
  * which may have moved; and for those that write with O_DIRECT: it does not forget what others read
  * during an asynchronous write (direct_write() sees to that).
@@ -56,12 +58,14 @@ enum {
  */
 static bool wants_backing(const struct fuse_file_info *fi, const struct attributes *attributes)
 {
-	return !is_writing(fi->flags) && attributes->size_bytes > STORE_MAX_BYTES;
+	return !is_writing(fi->flags) && !attributes->is_generated &&
+	       attributes->size_bytes > STORE_MAX_BYTES;
 }
 
-static bool wants_direct(const struct session *s, const struct open_handle *handle)
+static bool wants_direct(const struct session *s, const struct open_handle *handle,
+	const struct attributes *attributes)
 {
-	if (s->mount->options->log_reads)
+	if (s->mount->options->log_reads || attributes->is_generated)
 		return true;
 	if (!is_writing(handle->flags))
 		return false;
@@ -74,7 +78,7 @@ static void choose_way(struct session *s, struct open_handle *handle,
 	struct inode_file *file = inode_file(handle->inode);
 	int fd, id;
 
-	handle->way = wants_direct(s, handle) ? WAY_DIRECT : WAY_CACHED;
+	handle->way = wants_direct(s, handle, attributes) ? WAY_DIRECT : WAY_CACHED;
 	if (!s->passes_through || s->mount->options->log_reads || s->mount->options->no_atime)
 		return;
 	pthread_mutex_lock(&s->backing_lock);

@@ -30,6 +30,7 @@ static bool is_eligible(const struct cached *c, const struct cached_file *file)
 
 	return (file->flags & O_ACCMODE) == O_RDONLY && size > SMALL_FILE_MAX_BYTES &&
 	       content_may_be_kept(c, size) && S_ISREG(file->attributes.mode) &&
+	       !file->attributes.is_generated &&
 	       c->assembling_bytes + size <= c->memory_bytes_max / 4;
 }
 

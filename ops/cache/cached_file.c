@@ -208,7 +208,8 @@ static ssize_t read_content(struct cached *c, struct op_context *ctx, struct con
 
 static bool is_small(const struct attributes *attributes)
 {
-	return S_ISREG(attributes->mode) && attributes->size_bytes <= SMALL_FILE_MAX_BYTES;
+	return S_ISREG(attributes->mode) && !attributes->is_generated &&
+	       attributes->size_bytes <= SMALL_FILE_MAX_BYTES;
 }
 
 bool cached_is_worth_keeping(const struct cached_file *file)

@@ -220,7 +220,8 @@ static struct cached_file *file_unopened(
 	struct content *content = x ? x->content : NULL;
 	struct cached_file *file;
 
-	if (!content && attributes->size_bytes > 0 && !cached_was_read(c, &attributes->id))
+	if (!content && (attributes->is_generated || (attributes->size_bytes > 0 &&
+							     !cached_was_read(c, &attributes->id))))
 		return NULL;
 	file = file_new(c, path, flags);
 	if (file && content) {

@@ -83,7 +83,8 @@ struct object {
 	uint64_t used : 1;    /* since the last sweep of this object */
 	uint64_t looked_ms : 40;
 	uint64_t mark : 3;           /* tree_set_mark() for this state */
-	uint64_t changed_lately : 1; /* as in struct attributes */
+	uint64_t changed_lately : 1; /* as in struct attributes ... */
+	uint64_t is_generated : 1;   /* ... likewise */
 	uint64_t is_directory : 1;
 	uint64_t has_facts : 1;
 	uint32_t blocks;

@@ -141,6 +141,7 @@ bool tree_set_attributes(struct tree *t, struct object *o, const struct attribut
 	o->size_or_rdev = is_device(a->mode) ? a->rdev : a->size_bytes;
 	o->blocks = (uint32_t)a->blocks;
 	o->changed_lately = a->changed_lately;
+	o->is_generated = a->is_generated;
 	return set_kind(t, o, &kind) && fits && o->blocks == a->blocks;
 }
 
@@ -163,6 +164,7 @@ struct attributes tree_attributes_of(const struct object *o)
 		.mtime = time_of(&o->mtime),
 		.ctime = time_of(&o->ctime),
 		.changed_lately = o->changed_lately,
+		.is_generated = o->is_generated,
 	};
 }
 

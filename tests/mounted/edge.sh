@@ -799,6 +799,29 @@ test_objects_on_nested_file_systems_have_numbers_of_their_own() {
 	diff "$tmp/numbers" "$tmp/numbers2"
 }
 
+# Their size is 0, and their times say nothing.
+test_files_that_are_made_when_they_are_read_have_content() {
+	need_backing
+	[ "$(id -u)" = 0 ] || skip "needs root"
+	local uuid
+
+	mkdir "$backing/proc"
+	mount -t proc none "$backing/proc" || skip "no mounts here"
+	trap 'umount -l "$backing/proc"' EXIT
+	wait_for 5 test -e "$mnt/proc/version"
+	expect "$(cat /proc/version)" "$(cat "$mnt/proc/version")" "content"
+	expect "$(cat /proc/version)" "$("$ISTHMUS_TOOLS" tool read --root "$mnt" proc/version)" "what the tool reads"
+	expect "$(cat /proc/filesystems)" "$(cat "$mnt/proc/filesystems")" "content of several lines"
+	uuid=$(cat "$mnt/proc/sys/kernel/random/uuid")
+	expect 36 "${#uuid}" "length of an id"
+	[ "$uuid" != "$(cat "$mnt/proc/sys/kernel/random/uuid")" ] || fail "the id is the former one"
+	cp "$mnt/proc/version" "$tmp/version"
+	expect "$(cat /proc/version)" "$(cat "$tmp/version")" "the copy"
+	expect "$(cat /proc/sys/fs/lease-break-time)" "$(cat "$mnt/proc/sys/fs/lease-break-time")" "a setting"
+	cat /proc/sys/fs/lease-break-time >"$mnt/proc/sys/fs/lease-break-time"
+	expect "$(cat /proc/sys/fs/lease-break-time)" "$(cat "$mnt/proc/sys/fs/lease-break-time")" "a setting that was set"
+}
+
 on_ttl() {
 	"$ISTHMUS" status "$mnt" --json |
 		python3 -c 'import json, sys; print(*sorted(json.load(sys.stdin)["on_ttl"]["directories"]))'

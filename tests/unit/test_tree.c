@@ -386,7 +386,8 @@ static struct attributes odd_attributes(void)
 		.atime = {-1, 999999999},
 		.mtime = {-8500000000, 1},
 		.ctime = {8500000000, 0},
-		.changed_lately = true};
+		.changed_lately = true,
+		.is_generated = true};
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
@@ -408,7 +409,8 @@ static enum tree_validity told(const struct attributes *learnt)
 		CHECK(attributes_same_version(&a, learnt) && same_time(&a.atime, &learnt->atime) &&
 			a.blocks == learnt->blocks && a.rdev == learnt->rdev &&
 			a.block_size_bytes == learnt->block_size_bytes &&
-			a.changed_lately == learnt->changed_lately);
+			a.changed_lately == learnt->changed_lately &&
+			a.is_generated == learnt->is_generated);
 	return v;
 }
 

@@ -138,7 +138,8 @@ static bool same_attributes(const struct attributes *a, const struct attributes 
 {
 	return attributes_same_version(a, b) && a->blocks == b->blocks && a->rdev == b->rdev &&
 	       a->block_size_bytes == b->block_size_bytes && a->atime.tv_sec == b->atime.tv_sec &&
-	       a->atime.tv_nsec == b->atime.tv_nsec;
+	       a->atime.tv_nsec == b->atime.tv_nsec && a->changed_lately == b->changed_lately &&
+	       a->is_generated == b->is_generated;
 }
 
 static void put_listing(struct wire_writer *w)
@@ -247,6 +248,8 @@ static void test_packed_attributes_are_few_bytes_and_the_same(void)
 	entries[2].attributes.uid = UINT32_MAX;
 	entries[2].attributes.mode ^= 0111;
 	entries[2].attributes.atime = (struct timespec){INT64_MAX, 5};
+	entries[2].attributes.is_generated = true;
+	entries[3].attributes.changed_lately = true;
 	entries[3].attributes.blocks = 8;
 	entries[3].attributes.size_bytes = 1;
 	entries[3].attributes.atime = entries[3].attributes.mtime;

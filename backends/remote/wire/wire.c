@@ -208,6 +208,26 @@ static size_t encode_time(uint8_t *out, const struct timespec *time)
 	return size + encode_number(out + size, (uint64_t)time->tv_nsec);
 }
 
+enum attribute_bits {
+	ATTRIBUTE_CHANGED_LATELY = 1 << 0,
+	ATTRIBUTE_GENERATED = 1 << 1,
+	ATTRIBUTE_BITS = (1 << 2) - 1,
+};
+
+unsigned wire_attribute_bits(const struct attributes *a)
+{
+	return (a->changed_lately ? ATTRIBUTE_CHANGED_LATELY : 0U) |
+	       (a->is_generated ? ATTRIBUTE_GENERATED : 0U);
+}
+
+void wire_get_attribute_bits(struct wire_reader *r, struct attributes *a)
+{
+	uint64_t bits = wire_get_number_max(r, ATTRIBUTE_BITS);
+
+	a->changed_lately = bits & ATTRIBUTE_CHANGED_LATELY;
+	a->is_generated = bits & ATTRIBUTE_GENERATED;
+}
+
 void wire_put_attributes(struct wire_writer *w, const struct attributes *a)
 {
 	const uint64_t numbers[] = {a->id.device, a->id.inode, a->id.generation, a->mode, a->nlink,
@@ -220,7 +240,7 @@ void wire_put_attributes(struct wire_writer *w, const struct attributes *a)
 	size += encode_time(bytes + size, &a->atime);
 	size += encode_time(bytes + size, &a->mtime);
 	size += encode_time(bytes + size, &a->ctime);
-	size += encode_number(bytes + size, a->changed_lately);
+	size += encode_number(bytes + size, wire_attribute_bits(a));
 	wire_put_raw(w, bytes, size);
 }
 
@@ -452,7 +472,7 @@ void wire_get_attributes(struct wire_reader *r, struct attributes *a)
 	a->atime = get_time(r);
 	a->mtime = get_time(r);
 	a->ctime = get_time(r);
-	a->changed_lately = wire_get_number_max(r, 1);
+	wire_get_attribute_bits(r, a);
 }
 
 int wire_get_open_flags(struct wire_reader *r)

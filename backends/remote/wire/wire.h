@@ -39,6 +39,7 @@ void wire_put_object_id(struct wire_writer *w, const struct object_id *id);
 /* `directory`: the one that is to hold the name, or inode 0. */
 void wire_put_name(struct wire_writer *w, const char *path, const struct object_id *directory);
 void wire_put_attributes(struct wire_writer *w, const struct attributes *attributes);
+unsigned wire_attribute_bits(const struct attributes *attributes); /* their last number */
 void wire_put_open_flags(struct wire_writer *w, int flags);
 void wire_put_lock(struct wire_writer *w, const struct file_lock *lock);
 void wire_put_fs_stats(struct wire_writer *w, const struct fs_stats *stats);
@@ -98,6 +99,7 @@ int64_t wire_get_error(struct wire_reader *r);                          /* 0, a 
 int64_t wire_get_result(struct wire_reader *r, uint64_t *ret_position); /* of wire_set_result() */
 void wire_get_object_id(struct wire_reader *r, struct object_id *ret_id);
 void wire_get_attributes(struct wire_reader *r, struct attributes *ret_attributes);
+void wire_get_attribute_bits(struct wire_reader *r, struct attributes *attributes);
 int wire_get_open_flags(struct wire_reader *r);
 void wire_get_lock(struct wire_reader *r, struct file_lock *ret_lock);
 void wire_get_fs_stats(struct wire_reader *r, struct fs_stats *ret_stats);

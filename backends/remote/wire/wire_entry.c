@@ -77,7 +77,8 @@ static uint64_t generation_base(const struct attributes *a)
 static bool same_other(const struct attributes *a, const struct attributes *b)
 {
 	return a->id.device == b->id.device && a->rdev == b->rdev &&
-	       a->block_size_bytes == b->block_size_bytes && a->changed_lately == b->changed_lately;
+	       a->block_size_bytes == b->block_size_bytes &&
+	       wire_attribute_bits(a) == wire_attribute_bits(b);
 }
 
 static void put_packed(
@@ -116,7 +117,7 @@ static void put_packed(
 		wire_put_number(w, a->id.device);
 		wire_put_number(w, a->rdev);
 		wire_put_number(w, a->block_size_bytes);
-		wire_put_number(w, a->changed_lately);
+		wire_put_number(w, wire_attribute_bits(a));
 	}
 }
 
@@ -125,7 +126,7 @@ static void get_other(struct wire_reader *r, struct attributes *a)
 	a->id.device = wire_get_number(r);
 	a->rdev = wire_get_number(r);
 	a->block_size_bytes = (uint32_t)wire_get_number_max(r, UINT32_MAX);
-	a->changed_lately = wire_get_number_max(r, 1);
+	wire_get_attribute_bits(r, a);
 }
 
 static void get_packed(struct wire_reader *r, const struct attributes *before, struct attributes *a)
