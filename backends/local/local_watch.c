@@ -12,6 +12,14 @@ static int look(void *user, const struct object_ref *object, struct attributes *
 	return local_getattr(&ctx, user, object, ret_attributes);
 }
 
+static int list(
+	void *user, const struct object_ref *directory, dir_entry_sink sink, void *sink_user)
+{
+	struct op_context ctx = {.pid = 0};
+
+	return local_readdir(&ctx, user, directory, false, sink, sink_user, &(uint64_t){0});
+}
+
 int local_watch(struct workspace *workspace, change_sink sink, void *user)
 {
 	struct local_workspace *w = local_from(workspace);
@@ -20,7 +28,7 @@ int local_watch(struct workspace *workspace, change_sink sink, void *user)
 
 	if (w->watcher)
 		return -EBUSY;
-	r = watcher_new(w->root_fd, look, workspace, sink, user, &watcher);
+	r = watcher_new(w->root_fd, look, list, workspace, sink, user, &watcher);
 	if (r < 0)
 		return r;
 	if (atomic_compare_exchange_strong(&w->watcher, &none, watcher))

@@ -65,6 +65,8 @@ static bool take_wake(struct watcher *watcher)
 	pthread_mutex_unlock(&watcher->mutex);
 	if (!stop && mounts_changed(watcher->mounts_fd))
 		watch_take_mounts(watcher);
+	if (!stop)
+		watch_take_linked(watcher);
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
 	watch_take_missed(watcher);
 	pthread_mutex_lock(&watcher->mutex);
@@ -148,13 +150,23 @@ static void *watch_thread(void *user)
 	}
 }
 
-static void wake(struct watcher *watcher)
+void watcher_wake(struct watcher *watcher)
 {
 	uint64_t one = 1;
 
 	/* It fails only when the counter is full: then the thread is awake anyway. */
 	if (write(watcher->wake_fd, &one, sizeof(one)) < 0)
 		return;
+}
+
+static void free_missed(struct missed *missed)
+{
+	while (missed) {
+		struct missed *next = missed->next;
+
+		free(missed);
+		missed = next;
+	}
 }
 
 static void watcher_destroy(struct watcher *watcher)
@@ -169,19 +181,29 @@ static void watcher_destroy(struct watcher *watcher)
 		close(watcher->drain_mounts_fd);
 	mount_points_done(&watcher->mounts);
 	watch_table_done(&watcher->table);
-	while (watcher->missed) {
-		struct missed *missed = watcher->missed;
-
-		watcher->missed = missed->next;
-		free(missed);
-	}
+	free_missed(watcher->missed);
+	free_missed(watcher->linked);
+	pthread_cond_destroy(&watcher->links_wake);
 	pthread_cond_destroy(&watcher->drained);
 	pthread_mutex_destroy(&watcher->mutex);
 	free(watcher);
 }
 
-int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sink, void *sink_user,
-	struct watcher **ret_watcher)
+/* Ends the threads. */
+static void stop(struct watcher *watcher, bool has_links_thread)
+{
+	pthread_mutex_lock(&watcher->mutex);
+	watcher->stop = true;
+	pthread_cond_broadcast(&watcher->links_wake);
+	pthread_mutex_unlock(&watcher->mutex);
+	watcher_wake(watcher);
+	if (has_links_thread)
+		pthread_join(watcher->links_thread, NULL);
+	pthread_join(watcher->thread, NULL);
+}
+
+int watcher_new(int root_fd, watcher_look look, watcher_list list, void *look_user,
+	change_sink sink, void *sink_user, struct watcher **ret_watcher)
 {
 	struct watcher *watcher = calloc(1, sizeof(*watcher));
 	int r;
@@ -189,11 +211,13 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 	if (!watcher)
 		return -ENOMEM;
 	watcher->look = look;
+	watcher->list = list;
 	watcher->look_user = look_user;
 	watcher->sink = sink;
 	watcher->sink_user = sink_user;
 	pthread_mutex_init(&watcher->mutex, NULL);
 	pthread_cond_init(&watcher->drained, NULL);
+	clock_cond_init(&watcher->links_wake);
 	watcher->inotify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	r = watcher->inotify_fd < 0 ? -errno : 0;
 	watcher->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -206,6 +230,11 @@ int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sin
 	mount_points_init(&watcher->mounts, root_fd);
 	if (r == 0)
 		r = thread_start(&watcher->thread, "inotify", 0, watch_thread, watcher);
+	if (r == 0) {
+		r = thread_start(&watcher->links_thread, "links", 0, watch_links_thread, watcher);
+		if (r < 0)
+			stop(watcher, false);
+	}
 	if (r < 0) {
 		watcher_destroy(watcher);
 		return r == -ENOSYS ? -EOPNOTSUPP : r;
@@ -218,11 +247,7 @@ void watcher_free(struct watcher *watcher)
 {
 	if (!watcher)
 		return;
-	pthread_mutex_lock(&watcher->mutex);
-	watcher->stop = true;
-	pthread_mutex_unlock(&watcher->mutex);
-	wake(watcher);
-	pthread_join(watcher->thread, NULL);
+	stop(watcher, true);
 	watcher_destroy(watcher);
 }
 
@@ -235,7 +260,7 @@ void watcher_drain(struct watcher *watcher)
 	if (!watcher->is_idle || watcher->drains_done < watcher->drains_wanted ||
 		has_news(watcher)) {
 		mine = ++watcher->drains_wanted;
-		wake(watcher);
+		watcher_wake(watcher);
 		while (watcher->drains_done < mine)
 			pthread_cond_wait(&watcher->drained, &watcher->mutex);
 	}

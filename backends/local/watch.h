@@ -8,7 +8,8 @@
  * watch is reported as CHANGE_UNWATCHED.
  * What is mounted or unmounted in the tree is told of too.
  * Not seen, as inotify does not say it: changes of a file through a hard link in a directory
- * that is not watched, and writes through mmap before the file is closed.
+ * that is not watched, and writes through mmap before the file is closed.  That a file has got
+ * another link, in whatever directory, is told of some 10 s later, as a change of it.
  * Threads: any, but the sink must not call watcher_drain() or watcher_free().
  */
 #pragma once
@@ -21,10 +22,14 @@ struct watcher;
 typedef int (*watcher_look)(
 	void *user, const struct object_ref *object, struct attributes *ret_attributes);
 
+/* As workspace_readdir(), without a watch. */
+typedef int (*watcher_list)(
+	void *user, const struct object_ref *directory, dir_entry_sink sink, void *sink_user);
+
 /* For the tree whose root is open as `root_fd`, which is used during the call only.  -EMFILE,
  * -ENOMEM, -EOPNOTSUPP (no inotify here), -EAGAIN (no thread). */
-int watcher_new(int root_fd, watcher_look look, void *look_user, change_sink sink, void *sink_user,
-	struct watcher **ret_watcher);
+int watcher_new(int root_fd, watcher_look look, watcher_list list, void *look_user,
+	change_sink sink, void *sink_user, struct watcher **ret_watcher);
 
 /* Ends the thread; the sink is not called any more.  NULL is fine. */
 void watcher_free(struct watcher *watcher);

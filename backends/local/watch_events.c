@@ -197,6 +197,24 @@ void watch_take_missed(struct watcher *watcher)
 	watcher->missed_count = 0;
 }
 
+void watch_take_linked(struct watcher *watcher)
+{
+	struct missed *linked;
+
+	pthread_mutex_lock(&watcher->mutex);
+	linked = steal_ptr(&watcher->linked);
+	watcher->linked_count = 0;
+	pthread_cond_broadcast(&watcher->links_wake);
+	pthread_mutex_unlock(&watcher->mutex);
+	while (linked) {
+		struct missed *next = linked->next;
+
+		take_name(watcher, linked->number, linked->name);
+		free(linked);
+		linked = next;
+	}
+}
+
 /* ---- Events --------------------------------------------------------------------------------- */
 
 /* A directory in which names changed has changed itself: its times, its link count.  So has one

@@ -5,6 +5,7 @@
  * watch_events.c       what a batch of events says: looks at names, and tells the sink
  * watch_directories.c  which directories are watched, and where they are
  * watch_table.c        the table of both
+ * watch_links.c        a thread that looks for files that have got another name elsewhere
  */
 #pragma once
 
@@ -34,6 +35,7 @@ struct missed {
 
 struct watcher {
 	watcher_look look;
+	watcher_list list;
 	void *look_user;
 	change_sink sink;
 	void *sink_user;
@@ -41,7 +43,7 @@ struct watcher {
 	/* mountinfo: readable as urgent after a mount or umount, but each says so once: the thread
 	 * has polled its own before a drain sees that it is at work.  -1: not available. */
 	int mounts_fd, drain_mounts_fd;
-	pthread_t thread;
+	pthread_t thread, links_thread;
 
 	/* By the hash of the path, of which the upper half is kept, with the time in ms. */
 	atomic_uint_fast64_t own_changes[WATCH_OWN_SLOTS];
@@ -50,7 +52,10 @@ struct watcher {
 	pthread_cond_t drained;
 	struct watch_table table; /* guarded by mutex, as what follows */
 	uint64_t drains_wanted, drains_done;
-	bool is_idle; /* the thread has handled what it has read, and waits for more */
+	struct missed *linked; /* to be looked at by the thread */
+	size_t linked_count;
+	pthread_cond_t links_wake; /* `linked` was taken, or `stop` is set */
+	bool is_idle;              /* the thread has handled what it has read, and waits for more */
 	bool stop;
 
 	/* The thread's own. */
@@ -77,3 +82,14 @@ void watch_take_missed(struct watcher *watcher);
 
 /* Reports what was mounted or unmounted. */
 void watch_take_mounts(struct watcher *watcher);
+
+/* Looks at the names that watch_links_thread() has found. */
+void watch_take_linked(struct watcher *watcher);
+
+/* ---- watch.c: any thread; wakes the thread, which takes what is new */
+
+void watcher_wake(struct watcher *watcher);
+
+/* ---- watch_links.c */
+
+void *watch_links_thread(void *watcher);

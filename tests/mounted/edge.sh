@@ -822,6 +822,24 @@ test_files_that_are_made_when_they_are_read_have_content() {
 	expect "$(cat /proc/sys/fs/lease-break-time)" "$(cat "$mnt/proc/sys/fs/lease-break-time")" "a setting that was set"
 }
 
+has_links() {
+	[ "$(stat -c %h "$2")" = "$1" ]
+}
+
+# No event tells of a link in a directory that is not watched, nor of what is written by that name.
+test_a_link_that_others_make_elsewhere_is_noticed() {
+	need_backing
+
+	echo old >"$backing/linked"
+	wait_for 5 grep old "$mnt/linked"
+	expect 1 "$(stat -c %h "$mnt/linked")" "links"
+	ln "$backing/linked" "$tmp/elsewhere"
+	wait_for 30 has_links 2 "$mnt/linked" || fail "it has one link still"
+	echo newer >"$tmp/elsewhere"
+	wait_for 5 grep newer "$mnt/linked" || fail "the content is as it was"
+	expect 6 "$(stat -c %s "$mnt/linked")" "size"
+}
+
 on_ttl() {
 	"$ISTHMUS" status "$mnt" --json |
 		python3 -c 'import json, sys; print(*sorted(json.load(sys.stdin)["on_ttl"]["directories"]))'
