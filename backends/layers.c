@@ -77,7 +77,8 @@ static int check_cache(const char *uri, const struct workspace_options *options,
 	return read_cache_options(uri, options, &cached_options, &off, ret_reason);
 }
 
-/* A workspace on this machine needs no cache but the kernel's. */
+/* A workspace on this machine needs no cache but the kernel's.  One that ignores case has none, as
+ * a change of one name says nothing about the others that lead to the object. */
 static int add_cache(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
@@ -91,7 +92,8 @@ static int add_cache(const char *uri, const struct workspace_options *options,
 	if (!(status.capabilities & WORKSPACE_IS_REMOTE))
 		return 0;
 	r = read_cache_options(uri, options, &cached_options, &off, ret_reason);
-	if (r == 0 && !off && !(options && options->strict))
+	off = off || (options && options->strict) || (status.capabilities & WORKSPACE_IGNORES_CASE);
+	if (r == 0 && !off)
 		r = cached_new(inner, &cached_options, ret_workspace);
 	return r;
 }
@@ -154,6 +156,14 @@ static int add_writeback(const char *uri, const struct workspace_options *option
 	writeback_options.lost = lost = writeback_lost_directory(identity);
 	if (writeback_options.drains && !has_waiting(uri, state))
 		return 0;
+	if (!writeback_options.drains && (status.capabilities & WORKSPACE_IGNORES_CASE)) {
+		*ret_reason =
+			string_printf("option writes=back does not work in \"%s\", where names "
+				      "that differ in case only lead to one file: use "
+				      "writes=through",
+				uri);
+		return -EINVAL;
+	}
 	if (!state || !lost) {
 		*ret_reason = strdup("option writes=back needs a directory for its journal: set "
 				     "XDG_STATE_HOME or HOME");
@@ -183,15 +193,20 @@ static bool is_pattern(const char *text)
 }
 
 /* Each value is put in front: the last one that matches decides. */
-static int read_rules(const struct workspace_options *options, const char *key,
+static int read_rules(const struct workspace_options *options, const char *key, bool ignores_case,
 	struct ignore **rules, char **ret_reason)
 {
 	const char *pattern;
 	size_t next = 0;
 
 	while ((pattern = workspace_option_next(options, key, &next))) {
-		int r = is_pattern(pattern) ? ignore_add(rules, "", pattern, strlen(pattern)) : 0;
+		cleanup_free char *compared = strdup(pattern);
+		int r = compared ? 0 : -ENOMEM;
 
+		if (compared && ignores_case)
+			policy_fold(compared, strlen(compared));
+		if (compared && is_pattern(pattern))
+			r = ignore_add(rules, "", compared, strlen(compared));
 		if (r > 0)
 			continue;
 		if (r == 0 && asprintf(ret_reason,
@@ -205,14 +220,14 @@ static int read_rules(const struct workspace_options *options, const char *key,
 	return 0;
 }
 
-static int read_policy(
-	const struct workspace_options *options, struct policy_rules *rules, char **ret_reason)
+static int read_policy(const struct workspace_options *options, bool ignores_case,
+	struct policy_rules *rules, char **ret_reason)
 {
 	const char *agentsignore = workspace_option(options, "agentsignore");
-	int r = read_rules(options, "hide", &rules->hidden, ret_reason);
+	int r = read_rules(options, "hide", ignores_case, &rules->hidden, ret_reason);
 
 	if (r == 0)
-		r = read_rules(options, "protect", &rules->protected, ret_reason);
+		r = read_rules(options, "protect", ignores_case, &rules->protected, ret_reason);
 	if (r == 0 && agentsignore && *agentsignore) {
 		*ret_reason = strdup("option agentsignore takes no value");
 		r = -EINVAL;
@@ -236,9 +251,12 @@ static int add_policy(const char *uri, const struct workspace_options *options,
 	struct workspace *inner, struct workspace **ret_workspace, char **ret_reason)
 {
 	struct policy_rules rules = {0};
-	int r = read_policy(options, &rules, ret_reason);
+	struct workspace_status status;
+	int r;
 
 	(void)uri;
+	workspace_status(inner, &status);
+	r = read_policy(options, status.capabilities & WORKSPACE_IGNORES_CASE, &rules, ret_reason);
 	*ret_workspace = inner;
 	if (r == 0 && (rules.hidden || rules.protected || rules.agentsignore)) {
 		r = policy_new(inner, &rules, ret_workspace);

@@ -18,6 +18,7 @@ enum { LINES_KEPT_MAX_BYTES = 8 << 20 }; /* of the files of a search */
 
 struct policy {
 	struct forward base;
+	bool ignores_case; /* rules and paths are compared in lower case */
 	struct policy_rules rules;
 	struct policy_lists lists;
 	change_sink sink;
@@ -61,14 +62,34 @@ static int find_kind(struct op_context *ctx, struct policy *p, const char *path,
 	return 0;
 }
 
+void policy_fold(char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (text[i] >= 'A' && text[i] <= 'Z')
+			text[i] += 'a' - 'A';
+}
+
+static bool is_list(const struct policy *p, const char *path)
+{
+	return p->rules.agentsignore &&
+	       (p->ignores_case ? strcasecmp : strcmp)(path_name(path), AGENTSIGNORE) == 0;
+}
+
 /* Asks for the kind only where a pattern is for directories. */
 static int match(struct op_context *ctx, struct policy *p, const struct ignore *chain,
 	const char *path, enum kind *kind, bool *matches)
 {
-	bool as_directory = ignore_matches(chain, path, true);
+	cleanup_free char *folded = chain && p->ignores_case ? strdup(path) : NULL;
+	const char *compared = folded ? folded : path;
+	bool as_directory;
 	int r = 0;
 
-	if (as_directory != ignore_matches(chain, path, false)) {
+	if (!folded && chain && p->ignores_case)
+		return -ENOMEM;
+	if (folded)
+		policy_fold(folded, strlen(folded));
+	as_directory = ignore_matches(chain, compared, true);
+	if (as_directory != ignore_matches(chain, compared, false)) {
 		r = find_kind(ctx, p, path, kind);
 		as_directory = as_directory == (*kind == A_DIRECTORY);
 	}
@@ -85,7 +106,7 @@ static int judge_name(struct op_context *ctx, struct policy *p, const char *path
 		r = match(ctx, p, verdict->chain, path, &kind, &verdict->is_hidden);
 	if (r == 0)
 		r = match(ctx, p, p->rules.protected, path, &kind, &verdict->is_protected);
-	if (p->rules.agentsignore && strcmp(path_name(path), AGENTSIGNORE) == 0)
+	if (is_list(p, path))
 		verdict->is_protected = true;
 	return r;
 }
@@ -247,12 +268,16 @@ static int policy_exec(struct op_context *ctx, struct workspace *w,
 static int binds_below(struct op_context *ctx, struct policy *p, const char *path)
 {
 	cleanup_with(verdict_done) struct verdict verdict = {0};
-	int r = judge(ctx, p, path, A_DIRECTORY, &verdict);
+	cleanup_free char *compared = strdup(path);
+	int r = compared ? judge(ctx, p, path, A_DIRECTORY, &verdict) : -ENOMEM;
 
-	return r < 0 ? r
-		     : ignore_names_below(p->rules.hidden, path) ||
-			       ignore_names_below(p->rules.protected, path) ||
-			       ignore_names_below(verdict.chain, path);
+	if (r < 0)
+		return r;
+	if (p->ignores_case)
+		policy_fold(compared, strlen(compared));
+	return ignore_names_below(p->rules.hidden, compared) ||
+	       ignore_names_below(p->rules.protected, compared) ||
+	       ignore_names_below(verdict.chain, compared);
 }
 
 static int check_directory_rename(
@@ -504,7 +529,7 @@ static void take_change(void *user, const struct change *change)
 		p->sink(p->sink_user, change);
 		return;
 	}
-	if (p->rules.agentsignore && strcmp(path_name(change->path), AGENTSIGNORE) == 0)
+	if (is_list(p, change->path))
 		pass_rescan_of_parent(p, change);
 	take_entry(p, change);
 }
@@ -555,9 +580,12 @@ int policy_new(
 	struct workspace *inner, const struct policy_rules *rules, struct workspace **ret_workspace)
 {
 	struct policy *p = calloc(1, sizeof(*p));
+	struct workspace_status status;
 
 	if (!p)
 		return -ENOMEM;
+	workspace_status(inner, &status);
+	p->ignores_case = status.capabilities & WORKSPACE_IGNORES_CASE;
 	if (policy_lists_init(&p->lists, inner) < 0) {
 		free(p);
 		return -ENOMEM;

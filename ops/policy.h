@@ -15,17 +15,22 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct ignore;
 struct workspace;
 
 struct policy_rules {
-	struct ignore *hidden, *protected; /* from ignore_add(), for the root; or NULL */
+	/* From ignore_add(), for the root; or NULL.  Folded if `inner` ignores case. */
+	struct ignore *hidden, *protected;
 
 	/* Files ".agentsignore" of any directory hide, too (below it); none of them can be made or
 	 * changed.  One that cannot be read fails the operations below it. */
 	bool agentsignore;
 };
+
+/* Turns letters of ASCII into lower case.  (Others are compared as they are.) */
+void policy_fold(char *text, size_t size);
 
 /* Wraps `inner`; owns it and the references of the rules on success.  -ENOMEM. */
 int policy_new(struct workspace *inner, const struct policy_rules *rules,

@@ -1,3 +1,4 @@
+#include "ops/policy.h"
 #include "ops/policy_lists.h"
 
 #include <errno.h>
@@ -71,6 +72,7 @@ int policy_lists_init(struct policy_lists *lists, struct workspace *inner)
 	workspace_status(inner, &status);
 	lists->inner = inner;
 	lists->can_watch = status.capabilities & WORKSPACE_CAN_WATCH;
+	lists->ignores_case = status.capabilities & WORKSPACE_IGNORES_CASE;
 	pthread_mutex_init(&lists->lock, NULL);
 	return 0;
 }
@@ -213,9 +215,12 @@ int policy_lists_add(struct policy_lists *lists, struct op_context *ctx, const c
 	if (r < 0)
 		return r;
 	above = ignore_ref(*chain);
+	if (lists->ignores_case)
+		policy_fold((char *)content.data, content.size);
 	if (content.size)
 		r = ignore_add(chain, directory, (const char *)content.data, content.size);
-	if (r >= 0 && (watched || !lists->can_watch))
+	/* A change could be told of by another name. */
+	if (r >= 0 && !lists->ignores_case && (watched || !lists->can_watch))
 		keep(lists, directory, above, *chain, changes);
 	ignore_unref(above);
 	return r < 0 ? r : 0;

@@ -19,7 +19,7 @@ struct workspace;
 
 struct policy_lists {
 	struct workspace *inner;
-	bool can_watch;
+	bool can_watch, ignores_case;
 
 	pthread_mutex_t lock;    /* guards all below; not held during a call of `inner` */
 	struct hash_table known; /* by directory */

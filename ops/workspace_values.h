@@ -332,6 +332,10 @@ enum workspace_capabilities {
 	WORKSPACE_CAN_READ_FIRST = 1 << 7, /* scan takes SCAN_READ_FIRST */
 	WORKSPACE_CAN_PREPARE = 1 << 8,    /* of a helper: it names prepared files */
 	WORKSPACE_CAN_DETACH = 1 << 9,     /* of a helper: it takes detached writes */
+
+	/* Names that differ in case only lead to one object: a name that is in no listing may be
+	 * there, and a change of one name changes what others lead to. */
+	WORKSPACE_IGNORES_CASE = 1 << 10,
 };
 
 enum { WORKSPACE_ERROR_BYTES = 1536 };

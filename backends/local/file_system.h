@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 enum file_system_traits {
 	/* Others change it unseen, too: other machines, a program, the kernel.  inotify reports
 	 * only what goes through this machine's system calls. */
@@ -20,3 +22,8 @@ enum file_system_traits {
 /* enum file_system_traits of the object behind a descriptor (O_PATH is enough); 0 if that cannot be
  * found out. */
 unsigned file_system_traits(int fd);
+
+/* Whether names in the directory lead to the same object in upper and lower case.  Reads a part of
+ * it; one that has no name with a letter, on a file system that is not known for this, counts as
+ * one that does not. */
+bool file_system_ignores_case(int directory_fd);

@@ -14,6 +14,7 @@
 
 #include "backends/backend.h"
 #include "backends/local/local_internal.h"
+#include "backends/local/file_system.h"
 #include "backends/local/watch.h"
 
 enum { RESERVE_MAX = 256 }; /* descriptors */
@@ -37,7 +38,8 @@ void local_status(struct workspace *workspace, struct workspace_status *ret_stat
 	*ret_status = (struct workspace_status){
 		.capabilities = WORKSPACE_CAN_EXEC | WORKSPACE_CAN_WATCH | WORKSPACE_CAN_STREAM |
 				WORKSPACE_CAN_CHECK | WORKSPACE_CAN_SEARCH |
-				WORKSPACE_CAN_READ_FIRST,
+				WORKSPACE_CAN_READ_FIRST |
+				(w->ignores_case ? WORKSPACE_IGNORES_CASE : 0),
 		.link = LINK_ONLINE,
 		.owner_uid = w->owner_uid,
 		.owner_gid = w->owner_gid,
@@ -194,6 +196,7 @@ int local_workspace_new(
 		return r;
 	}
 	w->root_fd = root_fd;
+	w->ignores_case = file_system_ignores_case(root_fd);
 	w->root_path = path_of_descriptor(root_fd);
 	*ret_workspace = &w->base;
 	return 0;

@@ -23,6 +23,7 @@ struct local_workspace {
 	struct workspace base;
 	int root_fd;
 	char *root_path; /* its path when it was opened; NULL: not known */
+	bool ignores_case;
 	bool has_openat2;
 	uid_t owner_uid;
 	gid_t owner_gid;

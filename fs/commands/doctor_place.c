@@ -26,7 +26,7 @@ enum {
 /* The answer: lines that end with NUL. */
 struct place_facts {
 	struct buffer text;
-	bool is_remote;
+	bool is_remote, ignores_case;
 };
 
 /* The next value of that name after `after` (NULL: the first one); NULL: there is none. */
@@ -205,6 +205,16 @@ static enum finding check_file_system(const struct place_facts *facts, struct re
 	return doctor_say(report, FOUND_GOOD, NULL, "%s", file_systems[i].name);
 }
 
+static enum finding check_case(const struct place_facts *facts, struct report *report)
+{
+	if (!facts->ignores_case)
+		return doctor_say(report, FOUND_GOOD, NULL, "upper and lower case differ");
+	return doctor_say(report, FOUND_WARNING,
+		"for more speed, use a directory on a file system that distinguishes them",
+		"names that differ in case only lead to one file: names and contents are not "
+		"cached (as with -o cache=strict)");
+}
+
 static enum finding check_watches(const struct place_facts *facts, struct report *report)
 {
 	int error = (int)number_fact(facts, "inotify", 10, 0);
@@ -281,6 +291,7 @@ static const struct {
 	{"programs", check_programs},
 	{"directory", check_directory},
 	{"file system", check_file_system},
+	{"file names", check_case},
 	{"space", check_space},
 	{"watches", check_watches},
 	{"open files", check_open_files},
@@ -345,6 +356,7 @@ static void examine_place(struct doctor *doctor, struct workspace *workspace)
 
 	workspace_status(workspace, &status);
 	facts.is_remote = status.capabilities & WORKSPACE_IS_REMOTE;
+	facts.ignores_case = status.capabilities & WORKSPACE_IGNORES_CASE;
 	r = ask(workspace, &facts);
 	for (size_t i = 0; r == 0 && i < array_size(checks); i++) {
 		enum finding finding = checks[i].run(&facts, &report);

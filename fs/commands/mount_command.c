@@ -309,6 +309,8 @@ static int open_workspace(struct mount *m)
 	workspace_status(m->workspace, &status);
 	if (!daemon_state.options.idmap_given && !(status.capabilities & WORKSPACE_IS_REMOTE))
 		daemon_state.options.idmap_none = true; /* the ids are this machine's */
+	if (status.capabilities & WORKSPACE_IGNORES_CASE)
+		daemon_state.options.cache_strict = true; /* nothing is known of other names */
 	m->workspace_uid = status.owner_uid;
 	m->workspace_gid = status.owner_gid;
 	m->mount_uid = getuid();

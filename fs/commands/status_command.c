@@ -49,6 +49,7 @@ static void print_link(const cJSON *workspace)
 {
 	const char *last_error = text_member(workspace, "last_error");
 	const cJSON *capability;
+	bool ignores_case = false;
 
 	printf("%-12s ", "link");
 	visible_print_name(stdout, text_member(workspace, "link"));
@@ -62,10 +63,14 @@ static void print_link(const cJSON *workspace)
 	{
 		const char *name = cJSON_GetStringValue(capability);
 
+		ignores_case = ignores_case || (name && strcmp(name, "ignores-case") == 0);
 		fputs(", ", stdout);
 		visible_print_name(stdout, name ? name : "");
 	}
 	putchar('\n');
+	if (ignores_case)
+		print_line("names", "those that differ in case only lead to one file; nothing is "
+				    "cached (as with -o cache=strict)");
 }
 
 static void print_root(const char *state)

@@ -405,6 +405,7 @@ static int session_new(struct mount *m)
 	workspace_status(m->workspace, &status);
 	s->is_remote = status.capabilities & WORKSPACE_IS_REMOTE;
 	s->can_watch = status.capabilities & WORKSPACE_CAN_WATCH;
+	s->ignores_case = status.capabilities & WORKSPACE_IGNORES_CASE;
 	s->mount = m;
 	if (!m->options->cache_strict) {
 		s->watched_ttl = WATCHED_TTL_SECONDS;

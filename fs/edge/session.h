@@ -70,7 +70,7 @@ struct session {
 	} reads[READS_MAX]; /* direct_writes_lock */
 	unsigned read_next; /* direct_writes_lock */
 	bool is_remote;
-	bool can_watch;
+	bool can_watch, ignores_case;
 	bool opens_directories; /* the kernel needs OPENDIR, or must not cache listings */
 	bool expires_entries;   /* the kernel can expire an entry without dropping it */
 

@@ -443,14 +443,15 @@ static void rename_end(struct session *s, bool renamed)
 }
 
 /* A process may have looked up the file that is about to be replaced, and open it only after that:
- * this must succeed, as on a disk.  NULL: no such file, or it would take a round trip. */
+ * this must succeed, as on a disk.  NULL: no such file, or it would take a round trip; or it may be
+ * the very file that is moved, by another name. */
 static struct open_handle *open_target(struct request *r, struct inode *target)
 {
 	struct open_handle *retry_handle = NULL;
 	struct attributes attributes;
 	struct inode_state state;
 
-	if (!target || target->is_directory || r->session->is_remote)
+	if (!target || target->is_directory || r->session->is_remote || r->session->ignores_case)
 		return NULL;
 	inode_table_state(r->mount->inodes, target, &state);
 	if (S_ISREG(state.version.mode))

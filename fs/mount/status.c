@@ -51,6 +51,7 @@ static void add_capabilities(cJSON *object, unsigned capabilities)
 		{WORKSPACE_IS_REMOTE, "remote"},
 		{WORKSPACE_READ_ONLY, "read-only"},
 		{WORKSPACE_CAN_STREAM, "ports"},
+		{WORKSPACE_IGNORES_CASE, "ignores-case"},
 	};
 	cJSON *list = cJSON_AddArrayToObject(object, "capabilities");
 
