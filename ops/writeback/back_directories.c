@@ -51,17 +51,26 @@ static int take_entry(void *user, const struct dir_entry *entry)
 	return list(user, entry->path, &entry->attributes);
 }
 
-/* The name has pending operations, or one that ended since the reader began and that the listing,
- * which is from `position` or later, may not show. */
-static bool is_listed_here(const struct name *name, const struct reader *reader, uint64_t position)
+enum shown_from { THE_LISTING, PENDING, LEFT, NEITHER };
+
+/* Where to take the name from, for a reader of the directory whose listing is from `position` or
+ * later (0: not known).  Pending operations count, and what was left by one that ended since the
+ * reader began: the listing shows that only if it began after the reply to it.  After a refusal
+ * only a listing that begins later tells. */
+static enum shown_from where_from(
+	const struct name *name, const struct reader *reader, uint64_t position)
 {
 	if (!name->retired_at)
-		return true;
-	return name->retired_at > reader->since && name->position >= position;
+		return PENDING;
+	if (name->refused_at > reader->since)
+		return NEITHER;
+	if (name->done_at <= reader->since)
+		return THE_LISTING;
+	return name->done_position && name->done_position < position ? THE_LISTING : LEFT;
 }
 
-/* Turns the workspace's listing into what callers see.  Names that is_listed_here() are dropped:
- * add_pending() adds them. */
+/* Turns the workspace's listing into what callers see.  Names that it does not decide about are
+ * dropped: add_pending() adds them. */
 static int show_listed(struct writeback *b, const char *directory, const struct reader *reader,
 	uint64_t position, struct listing *listing)
 {
@@ -73,11 +82,12 @@ static int show_listed(struct writeback *b, const char *directory, const struct 
 			return -ENOMEM;
 		back_show(b, path, &listed->attributes);
 		name = back_any_name(b, path);
-		listed->is_dropped = name && is_listed_here(name, reader, position);
+		listed->is_dropped = name && where_from(name, reader, position) != THE_LISTING;
 	}
 	return 0;
 }
 
+/* 1: the directory has to be listed again. */
 static int add_pending(struct writeback *b, const char *path, const struct reader *reader,
 	uint64_t position, struct listing *listing)
 {
@@ -89,10 +99,16 @@ static int add_pending(struct writeback *b, const char *path, const struct reade
 	if (!directory)
 		return 0;
 	LIST_FOREACH(name, &directory->names, in_directory) {
-		if (!is_listed_here(name, reader, position))
+		enum shown_from from = where_from(name, reader, position);
+
+		if (from == NEITHER)
+			r = 1;
+		if (r != 0)
+			break;
+		if (from == THE_LISTING)
 			continue;
-		shown = name->retired_at ? name->left : back_name_shown(b, name);
-		if (shown.mode && r == 0)
+		shown = from == LEFT ? name->left : back_name_shown(b, name);
+		if (shown.mode)
 			r = list(listing, path_name(name->path), &shown);
 	}
 	return r;

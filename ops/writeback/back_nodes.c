@@ -518,11 +518,18 @@ bool back_is_left(const struct name *name, const struct change *change)
 	return attributes_same_version(&change->attributes, &name->left_there);
 }
 
-void back_name_done(
-	struct writeback *b, struct name *name, uint64_t position, struct change *ret_told)
+void back_name_done(struct writeback *b, struct name *name, const struct operation *operation,
+	struct change *ret_told)
 {
-	if (position > name->position)
-		name->position = position;
+	b->moment++;
+	if (!operation->is_undone) {
+		name->done_at = b->moment;
+		name->done_position = operation->position;
+	} else if (operation->refusal) {
+		name->refused_at = b->moment;
+	}
+	if (operation->position > name->position)
+		name->position = operation->position;
 	if (!is_last(name))
 		return;
 	name->left_there = name->node ? name->node->settled : (struct attributes){0};

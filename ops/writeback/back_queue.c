@@ -289,17 +289,16 @@ static void drop_names(
 	struct writeback *b, struct operation *operation, struct change *told, struct change *told2)
 {
 	struct name *name = back_name(b, operation->path, NULL);
-	uint64_t position = operation->position;
 
 	if (is_directory_link(operation))
 		end_link(name->directory, operation);
 	if (!operation->is_undone)
 		name->is_removed = removes_name(operation);
-	back_name_done(b, name, position, told);
+	back_name_done(b, name, operation, told);
 	if (operation->facts.kind == OP_RENAME) {
 		name = back_name(b, operation->path2, NULL);
 		name->is_removed = false;
-		back_name_done(b, name, position, told2);
+		back_name_done(b, name, operation, told2);
 	}
 }
 

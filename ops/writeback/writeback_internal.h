@@ -164,6 +164,9 @@ struct name {
 	struct node *node; /* NULL: nothing is there */
 	unsigned pending;
 	struct change told; /* latest event of the feed meanwhile; at 0: none */
+	/* Moments at which an operation on it ended, done or refused, last; 0: none has. */
+	uint64_t done_at, refused_at;
+	uint64_t done_position; /* of the reply to the one that was done last; 0: not known */
 	/* Of a retired one: */
 	uint64_t retired_at; /* 0: it is not retired */
 	int64_t retired_ms;
@@ -230,7 +233,7 @@ struct writeback {
 	TAILQ_HEAD(, name) retired;
 	size_t retired_count;
 	TAILQ_HEAD(, reader) readers;
-	uint64_t moment; /* counts names that were retired */
+	uint64_t moment; /* counts operations that ended, and names that were retired */
 	uint64_t moves;  /* counts changes that may put another object at a path (renames of
 			  * directories) */
 	unsigned moving; /* such changes that wait or are under way */
@@ -342,10 +345,10 @@ struct attributes back_node_shown(struct writeback *b, const struct node *node, 
 struct name *back_name(struct writeback *b, const char *path, const struct reader *reader);
 struct name *back_any_name(struct writeback *b, const char *path); /* retired or not */
 int back_name_add(struct writeback *b, const char *path, struct name **ret_name);
-/* An operation on the name has ended; its reply had `position`.  After the last one `*ret_told` is
- * the newest event that is later than it (`at` 0: there is none). */
-void back_name_done(
-	struct writeback *b, struct name *name, uint64_t position, struct change *ret_told);
+/* The operation on the name has ended.  After the last one `*ret_told` is the newest event that is
+ * later than it (`at` 0: there is none). */
+void back_name_done(struct writeback *b, struct name *name, const struct operation *operation,
+	struct change *ret_told);
 /* The attributes of what a name with pending operations leads to; mode 0: nothing is there. */
 struct attributes back_name_shown(struct writeback *b, const struct name *name);
 /* Undoes back_name_add(): the operation could not be entered. */

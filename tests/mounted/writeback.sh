@@ -153,6 +153,16 @@ test_what_a_command_changed_is_seen() {
 	stop_daemon
 }
 
+# LISTED_NAMES and SEED make it longer or repeat it.
+test_a_listing_is_complete_while_changes_are_sent() {
+	back 20
+	"$programs/listing_model" "$mnt/names" "${LISTED_NAMES:-3000}" ${SEED:+"$SEED"}
+	"$ISTHMUS" sync "$mnt"
+	[ -z "$(ls -A "$backing")" ] || fail "left there: $(ls -A "$backing" | head)"
+	expect "" "$("$ISTHMUS" lost "$mnt")"
+	stop_daemon
+}
+
 test_git_does_not_read_files_again_that_it_wrote() {
 	local i
 

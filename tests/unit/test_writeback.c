@@ -127,6 +127,9 @@ static int list_and_intrude(struct op_context *ctx, struct workspace *w,
 /* Called once, before the workspace lists a directory, which has a position after that. */
 static void (*before_listing)(void);
 
+/* As a cache answers, or passes on what was done without waiting. */
+static bool tells_no_positions, lists_without_position;
+
 static int intrude_and_list(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, bool watch, dir_entry_sink sink, void *user,
 	uint64_t *ret_since)
@@ -140,6 +143,8 @@ static int intrude_and_list(struct op_context *ctx, struct workspace *w,
 	r = list_and_intrude(ctx, w, object, watch, sink, user, ret_since);
 	if (intruder)
 		ctx->served.position = 1ull << 40;
+	if (lists_without_position)
+		ctx->served.position = 0;
 	return r;
 }
 
@@ -153,6 +158,8 @@ static int create_at_gate(struct op_context *ctx, struct workspace *w, const cha
 	int r = forward_create(
 		ctx, w, path, flags, changes_modes ? 0600 : mode, ret_file, ret_attributes);
 
+	if (tells_no_positions)
+		ctx->served.position = 0;
 	loses_create = false;
 	if (r < 0 || !is_lost)
 		return r;
@@ -181,6 +188,8 @@ static int set_and_lose(struct op_context *ctx, struct workspace *w,
 	int r = forward_setattr(ctx, w, object, mask, want, ret_attributes);
 	bool is_lost = loses_setattr;
 
+	if (tells_no_positions)
+		ctx->served.position = 0;
 	loses_setattr = false;
 	return is_lost ? -ENOTCONN : r;
 }
@@ -191,9 +200,14 @@ static const char *unanswered;
 static int getattr_at_gate(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, struct attributes *ret_attributes)
 {
+	int r;
+
 	if (unanswered && object->path && strcmp(object->path, unanswered) == 0)
 		return -EIO;
-	return forward_getattr(ctx, w, object, ret_attributes);
+	r = forward_getattr(ctx, w, object, ret_attributes);
+	if (tells_no_positions)
+		ctx->served.position = 0;
+	return r;
 }
 
 static char *directory_of(const char *kind)
@@ -453,6 +467,151 @@ static void test_a_listing_has_what_others_did_after_ours_ended(void)
 	CHECK_RC(0, workspace_readdir(
 			    &context, renaming, &OBJECT_AT(""), false, note_size, &size, &since));
 	CHECK_RC(strlen("longer, and theirs"), size);
+	workspace_free(renaming);
+}
+
+static void let_all_end(void)
+{
+	shut(false);
+	sync_all(renaming);
+}
+
+static void test_a_listing_has_what_others_made_where_ours_is_refused_meanwhile(void)
+{
+	unsigned names = 0;
+	uint64_t since;
+
+	renaming = open_back();
+	CHECK_RC(0, workspace_unlink(&context, renaming, "first", NULL));
+	CHECK_RC(0, sync_all(renaming));
+	shut(true);
+	CHECK_RC(0, put(renaming, "f", "ours", O_TRUNC));
+	CHECK_RC(0, put(there, "f", "theirs", O_TRUNC));
+	after_listing = let_all_end;
+	lists_without_position = true;
+	CHECK_RC(0, workspace_readdir(
+			    &context, renaming, &OBJECT_AT(""), false, count_name, &names, &since));
+	CHECK_RC(1, names);
+	lists_without_position = false;
+	CHECK_STRING("create f +: somebody else has changed it meanwhile;", lost());
+	workspace_free(renaming);
+}
+
+/* Names are made, renamed and removed while pending operations end at any moment of a listing,
+ * whose position and those of the operations are known or not. */
+enum { LISTED_NAMES = 10, LISTINGS = 400 };
+
+static struct listed_names {
+	uint32_t random;
+	bool is_there[LISTED_NAMES];                            /* now ... */
+	bool was_always[LISTED_NAMES], was_never[LISTED_NAMES]; /* ... during this listing */
+	unsigned times_listed[LISTED_NAMES];
+} names_model;
+
+static unsigned choose(unsigned count)
+{
+	names_model.random = names_model.random * 1664525 + 1013904223;
+	return (names_model.random >> 16) % count;
+}
+
+static void change_a_name(void)
+{
+	unsigned from = choose(LISTED_NAMES), to = choose(LISTED_NAMES);
+	bool *is_there = names_model.is_there;
+	char path[] = "a", path2[] = "a";
+
+	path[0] += (char)from;
+	path2[0] += (char)to;
+	if (!is_there[from]) {
+		CHECK_RC(0, put(renaming, path, "text", O_TRUNC));
+		is_there[from] = true;
+	} else if (from == to || choose(2)) {
+		CHECK_RC(0, workspace_unlink(&context, renaming, path, NULL));
+		is_there[from] = false;
+	} else {
+		CHECK_RC(0, workspace_rename(&context, renaming, path, path2, 0, NULL));
+		is_there[from] = false;
+		is_there[to] = true;
+	}
+	for (unsigned i = 0; i < LISTED_NAMES; i++) {
+		names_model.was_always[i] = names_model.was_always[i] && is_there[i];
+		names_model.was_never[i] = names_model.was_never[i] && !is_there[i];
+	}
+}
+
+static void change_names(void)
+{
+	for (unsigned i = choose(6); i > 0; i--) {
+		shut(true);
+		tells_no_positions = choose(2);
+		change_a_name();
+		if (!choose(3))
+			let_all_end();
+	}
+	shut(true);
+}
+
+static int note_listed(void *user, const struct dir_entry *entry)
+{
+	(void)user;
+	names_model.times_listed[entry->path[0] - 'a']++;
+	return 0;
+}
+
+static bool check_a_listing(void)
+{
+	bool is_right = true;
+	struct op_context own; /* what changes meanwhile has its positions in the other one */
+	uint64_t since;
+
+	op_context_init(&own);
+
+	for (unsigned i = 0; i < LISTED_NAMES; i++) {
+		names_model.was_always[i] = names_model.is_there[i];
+		names_model.was_never[i] = !names_model.is_there[i];
+		names_model.times_listed[i] = 0;
+	}
+	lists_without_position = choose(2);
+	/* Only what comes after it makes its position one that is after all of them. */
+	before_listing = lists_without_position ? change_names : NULL;
+	after_listing = change_names;
+	CHECK_RC(0, workspace_readdir(
+			    &own, renaming, &OBJECT_AT(""), false, note_listed, NULL, &since));
+	for (unsigned i = 0; i < LISTED_NAMES; i++) {
+		unsigned times = names_model.times_listed[i];
+
+		if (times <= !names_model.was_never[i] && times >= names_model.was_always[i])
+			continue;
+		fprintf(stderr, "\"%c\" was listed %u times, although it was %s there\n", 'a' + i,
+			times,
+			names_model.was_always[i]  ? "always"
+			: names_model.was_never[i] ? "never"
+						   : "sometimes");
+		is_right = false;
+	}
+	return is_right;
+}
+
+static void test_a_listing_is_complete_whenever_operations_end(void)
+{
+	bool is_right = true;
+
+	renaming = open_back();
+	CHECK_RC(0, workspace_unlink(&context, renaming, "first", NULL));
+	CHECK_RC(0, sync_all(renaming));
+	names_model = (struct listed_names){.random = 1};
+	for (unsigned i = 0; i < LISTINGS && is_right; i++) {
+		change_names();
+		is_right = check_a_listing();
+		if (!is_right)
+			fprintf(stderr, "listing %u is not right\n", i);
+	}
+	CHECK(is_right);
+	lists_without_position = tells_no_positions = false;
+	before_listing = after_listing = NULL;
+	shut(false);
+	CHECK_RC(0, sync_all(renaming));
+	CHECK_STRING("", lost());
 	workspace_free(renaming);
 }
 
@@ -1844,6 +2003,8 @@ int main(void)
 		TEST(test_changes_are_seen_here_before_they_are_there),
 		TEST(test_a_listing_has_what_renames_that_end_meanwhile_leave),
 		TEST(test_a_listing_has_what_others_did_after_ours_ended),
+		TEST(test_a_listing_has_what_others_made_where_ours_is_refused_meanwhile),
+		TEST(test_a_listing_is_complete_whenever_operations_end),
 		TEST(test_a_directory_keeps_its_number_while_files_are_made),
 		TEST(test_a_directory_has_its_new_mode_while_names_in_it_are_pending),
 		TEST(test_what_is_shown_stays_when_it_is_done),
