@@ -125,6 +125,9 @@ struct op_context {
 	 * has written (served.is_async); the times are not known then. */
 	bool size_only;
 
+	/* getattr by path: the workspace is asked, whatever a cache knows. */
+	bool is_uncached;
+
 	/* Filled in by a change that succeeds; the operation clears it first.  NULL: not wanted. */
 	struct facts *facts;
 

@@ -122,7 +122,7 @@ int cached_getattr(struct op_context *ctx, struct workspace *w, const struct obj
 		return 0;
 	}
 	cached_await_at(c, ctx, object->path);
-	r = cached_resolve(c, ctx, object->path, &found, &attributes);
+	r = ctx->is_uncached ? -EAGAIN : cached_resolve(c, ctx, object->path, &found, &attributes);
 	if (r == -EAGAIN)
 		return ask_attributes(c, ctx, object, ret_attributes);
 	if ((r == 0 && is_other(&found.id, &object->id)) ||

@@ -1,7 +1,7 @@
 /* Applies pending operations to the inner workspace.  Changes that others made meanwhile are not
  * overwritten: every operation carries the ids that it expects, and a file that it removes,
- * replaces or rewrites must have the size and mtime that were known when the caller was answered.
- */
+ * replaces or rewrites must have the size and mtime that were known when the caller was answered,
+ * which the workspace is asked for right before. */
 #include "ops/writeback/writeback_internal.h"
 
 #include <errno.h>
@@ -94,19 +94,6 @@ static struct attributes settled(struct writeback *b, const struct node *node)
 	return attributes;
 }
 
-/* 0: the object is there as the operation expects it. */
-static int check(struct writeback *b, struct op_context *ctx, const char *path,
-	const struct attributes *expected)
-{
-	struct attributes there;
-	struct op_context own = *ctx;
-	int r = workspace_getattr(&own, b->base.inner, &OBJECT_AT(path), &there);
-
-	if (r < 0)
-		return r == -ENOENT ? -ENOENT : r;
-	return is_unchanged(&there, expected) ? 0 : CONFLICT;
-}
-
 /* An answer of the cache has no position: that of the change stays. */
 static int look_at(struct writeback *b, struct op_context *ctx, const struct object_ref *object,
 	struct attributes *ret_attributes)
@@ -119,13 +106,30 @@ static int look_at(struct writeback *b, struct op_context *ctx, const struct obj
 	return r;
 }
 
-/* ---- Names --------------------------- */
-
+/* Asks the workspace: the cache does not know of what others have changed while the link was away,
+ * or a moment ago. */
 static int look(struct writeback *b, struct op_context *ctx, const char *path,
 	struct attributes *ret_attributes)
 {
-	return look_at(b, ctx, &OBJECT_AT(path), ret_attributes);
+	int r;
+
+	ctx->is_uncached = true;
+	r = look_at(b, ctx, &OBJECT_AT(path), ret_attributes);
+	ctx->is_uncached = false;
+	return r;
 }
+
+/* 0: the object is there as the operation expects it. */
+static int check(struct writeback *b, struct op_context *ctx, const char *path,
+	const struct attributes *expected)
+{
+	struct attributes there;
+	int r = look(b, ctx, path, &there);
+
+	return r < 0 ? r : is_unchanged(&there, expected) ? 0 : CONFLICT;
+}
+
+/* ---- Names --------------------------- */
 
 /* 0; -EEXIST: something else is there; -errno. */
 static int look_for_target(
@@ -255,7 +259,7 @@ static int apply_rename(struct writeback *b, struct op_context *ctx, struct oper
 	if (r == 0)
 		r = workspace_rename(ctx, b->base.inner, operation->path, operation->path2,
 			operation->replaced ? 0 : RENAME_KEEP_TARGET, &known.id);
-	if (r == 0 && look(b, ctx, operation->path2, &there) == 0 &&
+	if (r == 0 && look_at(b, ctx, &OBJECT_AT(operation->path2), &there) == 0 &&
 		object_id_equal(&there.id, &known.id))
 		settle(b, ctx, operation->node, &there);
 	return r;
@@ -495,6 +499,7 @@ static void remove_made(
 	struct op_context own = *ctx;
 	struct attributes there;
 
+	own.is_uncached = true;
 	if (operation->made.inode && workspace_getattr(&own, b->base.inner, &object, &there) == 0 &&
 		there.size_bytes <= operation->stored.size_bytes)
 		workspace_unlink(&own, b->base.inner, operation->path, &operation->made);

@@ -251,6 +251,43 @@ test_work_goes_on_while_the_link_is_away() {
 	stop_daemon
 }
 
+test_what_others_changed_while_the_link_was_away_is_theirs() {
+	local i
+
+	[ "$backend" = ssh ] || skip "there is no link"
+	back 20
+	mkdir "$mnt/d"
+	for i in $(seq 12); do
+		for name in written removed replaced; do echo "old $i" >"$mnt/d/$name$i"; done
+		echo "ours $i" >"$mnt/d/new$i"
+	done
+	"$ISTHMUS" sync "$mnt"
+	ls -l "$mnt/d" >/dev/null
+	cat "$mnt"/d/* >/dev/null
+	echo stall >"$tmp/link"
+	for i in $(seq 12); do
+		echo "ours $i" >"$mnt/d/written$i"
+		rm "$mnt/d/removed$i"
+		mv "$mnt/d/new$i" "$mnt/d/replaced$i"
+		for name in written removed replaced; do echo "theirs $i" >"$backing/d/$name$i"; done
+	done
+	echo up >"$tmp/link"
+	"$ISTHMUS" sync "$mnt" && fail "sync says nothing"
+	for i in $(seq 12); do
+		for name in written removed replaced; do
+			expect "theirs $i" "$(cat "$backing/d/$name$i")" "$name$i"
+			expect "theirs $i" "$(cat "$mnt/d/$name$i")" "$name$i here"
+		done
+		expect "ours $i" "$(cat "$backing/d/new$i")" "new$i"
+	done
+	"$ISTHMUS" lost "$mnt" >"$tmp/lost"
+	for i in 'write d/written' 'unlink d/removed' 'rename d/new'; do
+		expect 12 "$(grep -c "^$i.*somebody else has changed it meanwhile" "$tmp/lost")" "$i"
+	done
+	"$ISTHMUS" lost "$mnt" --clear
+	stop_daemon
+}
+
 foreign() {
 	"$ISTHMUS" log "$mnt" --json | grep '"op":"foreign","path":"late'
 }

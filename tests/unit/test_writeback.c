@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
+#include "ops/cache/cached.h"
 #include "ops/faulty.h"
 #include "ops/forward.h"
 #include "ops/support/buffer.h"
@@ -1349,6 +1350,46 @@ static void report(const char *path)
 	sink_at_gate(sink_user, &change);
 }
 
+/* As after the link was away: the cache has not heard of it yet. */
+static void test_what_others_did_unheard_is_neither_removed_nor_replaced(void)
+{
+	static const char *const names[] = {"written", "removed", "replaced", "timed"};
+	const struct attributes want = {.mtime.tv_sec = 77};
+	struct workspace *mem = NULL, *cached, *w;
+	char *reason = NULL;
+
+	remove_state();
+	CHECK_RC(0, scheme_open("mem", "", NULL, &mem, &reason));
+	CHECK_RC(0, faulty_new(mem, "", &there));
+	CHECK_RC(0, cached_new(there, &(struct cached_options){.ttl_ms = 600000}, &cached));
+	w = put_back(cached);
+	for (unsigned i = 0; i < array_size(names); i++)
+		CHECK_RC(0, put(there, names[i], "old", O_TRUNC));
+	CHECK_RC(0, workspace_symlink(&context, w, "x", "first", &attributes)); /* passed on */
+	for (unsigned i = 0; i < array_size(names); i++)
+		CHECK_STRING("old", get(w, names[i]));
+	CHECK_RC(0, put(w, "new", "ours", O_TRUNC));
+	CHECK_RC(0, sync_all(w));
+	shut(true);
+	occupy_workers(w);
+	CHECK_RC(0, put(w, "written", "ours", O_TRUNC));
+	CHECK_RC(0, workspace_unlink(&context, w, "removed", NULL));
+	CHECK_RC(0, workspace_rename(&context, w, "new", "replaced", 0, NULL));
+	CHECK_RC(0,
+		workspace_setattr(&context, w, &OBJECT_AT("timed"), SET_MTIME, &want, &attributes));
+	for (unsigned i = 0; i < array_size(names); i++)
+		CHECK_RC(0, put(there, names[i], "theirs", O_TRUNC));
+	shut(false);
+	CHECK_RC(-ESTALE, sync_all(w));
+	for (unsigned i = 0; i < array_size(names); i++)
+		CHECK_STRING("theirs", get(there, names[i]));
+	CHECK_STRING("ours", get(there, "new"));
+	CHECK(strstr(lost(), "write written +: somebody else has changed it meanwhile;"));
+	CHECK(strstr(lost(), "unlink removed: somebody else has changed it meanwhile;"));
+	CHECK(strstr(lost(), "rename new replaced: somebody else has changed it meanwhile;"));
+	workspace_free(w);
+}
+
 static void test_what_was_done_here_is_known_as_own_when_it_arrives(void)
 {
 	struct workspace *w = open_back();
@@ -2035,6 +2076,7 @@ int main(void)
 		TEST(test_without_room_for_the_journal_changes_are_passed_on),
 		TEST(test_what_could_not_be_recorded_as_done_is_not_changed_before_the_journal_is_empty),
 		TEST(test_nothing_is_deferred_behind_what_was_not_recorded_as_done),
+		TEST(test_what_others_did_unheard_is_neither_removed_nor_replaced),
 		TEST(test_what_was_done_here_is_known_as_own_when_it_arrives),
 		TEST(test_what_others_do_while_ours_is_pending_is_not_own),
 		TEST(test_what_others_remove_where_ours_was_removed_is_not_own),
