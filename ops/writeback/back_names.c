@@ -94,8 +94,10 @@ static int look_inside(struct op_context *ctx, struct workspace *w, const struct
 	if (!is_settled(b, object, &reader))
 		r = 1;
 	back_reader_end(b, &reader);
-	if (r == 0 && S_ISDIR(ret_attributes->mode))
+	if (r == 0 && S_ISDIR(ret_attributes->mode)) {
 		back_keep_directory(b, object->path, ret_attributes, ctx->served.position);
+		back_meet(b, ctx, object->path, ret_attributes);
+	}
 	if (r == 0) {
 		back_forget_removal(b, object->path);
 		back_show(b, object->path, ret_attributes);
@@ -207,47 +209,6 @@ struct object_ref back_pass_object(struct writeback *b, const struct object_ref 
 
 /* ---- What may be answered before it is done --------------------------- */
 
-/* A default access list of the parent changes the modes of new objects.  The answer is cached; if a
- * list is added later, callers see the right mode once the object is stored. */
-static bool inherits(struct op_context *ctx, struct workspace *w, const char *path,
-	const struct attributes *parent)
-{
-	struct writeback *b = writeback_of(w);
-	struct inherited *known;
-	struct op_context own = *ctx;
-	struct object_ref object = {.id = parent->id};
-	cleanup_free char *directory = strndup(path, path_parent_length(path));
-	const struct node *node;
-	bool is_known, has_list;
-	ssize_t size;
-
-	if (!directory)
-		return true;
-	writeback_lock(b);
-	known = &b->inherited[parent->id.inode % INHERITED_MAX];
-	node = back_node(b, &parent->id);
-	is_known = object_id_equal(&known->directory, &parent->id);
-	has_list = is_known && known->has_list;
-	/* A directory is made here only if its parent has none, so it has none either. */
-	if (node && back_is_provisional(&node->id) && !node->is_extended)
-		is_known = true;
-	object.id = back_real(b, &parent->id);
-	writeback_unlock(b);
-	if (is_known)
-		return has_list;
-	object.path = directory;
-	own.facts = NULL;
-	own.served.round_trips = 0;
-	size = forward_getxattr(&own, w, &object, "system.posix_acl_default", NULL, 0);
-	ctx->served.round_trips += own.served.round_trips;
-	if (size < 0 && size != -ENODATA && size != -EOPNOTSUPP)
-		return true;
-	writeback_lock(b);
-	*known = (struct inherited){.directory = parent->id, .has_list = size > 0};
-	writeback_unlock(b);
-	return size > 0;
-}
-
 /* Predicts the attributes of a new object.  Under the lock. */
 static void will_be_made(struct writeback *b, const struct op_context *ctx,
 	const struct attributes *parent, uint32_t mode, struct attributes *ret_made)
@@ -292,7 +253,7 @@ static int may_make(struct op_context *ctx, struct workspace *w, uint64_t moves,
 	r = back_look(ctx, w, path, &(struct object_id){0}, &there);
 	if (r != -ENOENT)
 		return r == 0 ? -EEXIST : r;
-	return !inherits(ctx, w, path, ret_parent);
+	return !back_inherits(ctx, w, path, ret_parent);
 }
 
 /* Enters an operation that creates an object.  -EEXIST: the name exists by now; other errors: do

@@ -565,7 +565,7 @@ int back_settle(struct writeback *b, struct op_context *ctx, const struct object
 	return r;
 }
 
-static void look_at_link(struct writeback *b)
+bool back_is_away(struct writeback *b)
 {
 	struct workspace_status status;
 
@@ -573,6 +573,7 @@ static void look_at_link(struct writeback *b)
 	workspace_status(b->base.inner, &status);
 	writeback_lock(b);
 	b->is_away = b->failing_since_ms || status.link != LINK_ONLINE;
+	return b->is_away;
 }
 
 bool back_await_away(struct writeback *b, struct op_context *ctx, const struct object_id *id)
@@ -580,8 +581,7 @@ bool back_await_away(struct writeback *b, struct op_context *ctx, const struct o
 	const struct node *node;
 
 	while ((node = back_node(b, id)) && node->pending) {
-		look_at_link(b);
-		if (b->is_away)
+		if (back_is_away(b))
 			return true;
 		if (back_wait(b, ctx) < 0)
 			return false;
@@ -638,10 +638,10 @@ int back_find_room(struct writeback *b, struct op_context *ctx)
 	return r;
 }
 
-/* The first change of each caller is not deferred: it shows which owner the workspace gives to new
- * objects, and its clock.  Nor are those of root where root has no rights at the workspace, as
- * permissions are not checked for it here; nor changes while a directory is renamed, as their
- * paths may be outdated. */
+/* Nothing is deferred before the workspace's clock, and which owner it gives to the caller's new
+ * objects, are known (back_predict.c).  Nor are changes of root where root has no rights at the
+ * workspace, as permissions are not checked for it here; nor changes while a directory is renamed,
+ * as their paths may be outdated. */
 bool back_defers(struct writeback *b, struct op_context *ctx, uint64_t moves)
 {
 	const struct identity *identity = back_identity(b, ctx);

@@ -143,7 +143,9 @@ static void *work(void *argument)
 	while (!b->is_abandoned && !(b->is_ending && TAILQ_EMPTY(&b->operations))) {
 		back_release_holds(b, b->is_ending ? INT64_MAX : clock_now_ms() - HELD_MS);
 		sleep_ms = make_due_ready(b);
-		if (!TAILQ_EMPTY(&b->ready) && b->later_count < LATER_MAX)
+		if (b->probe.directory && !b->probe.runs)
+			back_probe(b);
+		else if (!TAILQ_EMPTY(&b->ready) && b->later_count < LATER_MAX)
 			run(b, TAILQ_FIRST(&b->ready));
 		else if (TAILQ_EMPTY(&b->operations))
 			pthread_cond_wait(&b->work, &b->lock);

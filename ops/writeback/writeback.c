@@ -54,6 +54,7 @@ void back_free(struct workspace *w)
 	back_journal_close(&b->journal);
 	back_tables_done(b);
 	free(b->lost_directory);
+	free(b->probe.directory);
 	pthread_mutex_destroy(&b->lock);
 	pthread_cond_destroy(&b->changed);
 	pthread_cond_destroy(&b->work);

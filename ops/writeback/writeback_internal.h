@@ -210,6 +210,22 @@ struct identity {
 	gid_t gid, makes_gid;
 };
 
+/* A file without a name that a worker is to make in a directory, as this caller. */
+struct probe {
+	char *directory; /* NULL: none */
+	bool runs;
+	pid_t pid;
+	uid_t uid;
+	gid_t gid, groups[GROUPS_MAX];
+	size_t group_count;
+};
+
+struct probed {
+	uid_t uid;
+	gid_t gid;
+	unsigned attempts;
+};
+
 /* Whether a directory has a default access list. */
 struct inherited {
 	struct object_id directory;
@@ -247,6 +263,9 @@ struct writeback {
 
 	struct identity identities[IDENTITIES_MAX];
 	unsigned identity_count;
+	struct probe probe;
+	struct probed probed[IDENTITIES_MAX];
+	unsigned probed_count;
 	struct inherited inherited[INHERITED_MAX];
 	atomic_bool changes_modes; /* new files have another mode than was asked for */
 	bool knows_clock;
@@ -257,7 +276,8 @@ struct writeback {
 
 	pthread_t workers[WORKERS];
 	unsigned worker_count;
-	bool drains, is_ending, is_abandoned;
+	bool drains, is_abandoned;
+	atomic_bool is_ending;
 };
 
 struct back_file {
@@ -414,6 +434,7 @@ int back_settle(struct writeback *b, struct op_context *ctx, const struct object
 void back_forget_removal(struct writeback *b, const char *path);
 /* Waits until nothing is pending on the object, or the link is away: true. */
 bool back_await_away(struct writeback *b, struct op_context *ctx, const struct object_id *id);
+bool back_is_away(struct writeback *b); /* releases the lock meanwhile */
 
 /* Waits for all operations entered so far.  -EINTR; -EIO: the workspace is out of reach. */
 int back_barrier(struct writeback *b, struct op_context *ctx);
@@ -439,6 +460,17 @@ void back_workers_stop(struct writeback *b);
 int back_start_worker(struct writeback *b);
 /* The operation is lost or cancelled: operations that depend on it fail with `error`. */
 void back_undo(struct writeback *b, struct operation *operation, int error);
+
+/* ---- back_predict.c: what new objects will be like --------------------------- */
+
+/* The caller has looked at this directory of the workspace. */
+void back_meet(struct writeback *b, const struct op_context *ctx, const char *path,
+	const struct attributes *directory);
+void back_probe(struct writeback *b); /* by a worker; there is one that does not run yet */
+
+/* Whether the directory of the path has a default access list; called without the lock. */
+bool back_inherits(struct op_context *ctx, struct workspace *w, const char *path,
+	const struct attributes *parent);
 
 /* ---- back_apply.c: at the inner workspace; without the lock --------------------------- */
 

@@ -158,7 +158,7 @@ test_a_listing_is_complete_while_changes_are_sent() {
 	back 20
 	"$programs/listing_model" "$mnt/names" "${LISTED_NAMES:-3000}" ${SEED:+"$SEED"}
 	"$ISTHMUS" sync "$mnt"
-	[ -z "$(ls -A "$backing")" ] || fail "left there: $(ls -A "$backing" | head)"
+	[ ! -e "$backing/names" ] || fail "left there: $(find "$backing/names" | head)"
 	expect "" "$("$ISTHMUS" lost "$mnt")"
 	stop_daemon
 }
@@ -256,35 +256,57 @@ test_what_others_changed_while_the_link_was_away_is_theirs() {
 
 	[ "$backend" = ssh ] || skip "there is no link"
 	back 20
-	mkdir "$mnt/d"
+	mkdir "$mnt/cut"
 	for i in $(seq 12); do
-		for name in written removed replaced; do echo "old $i" >"$mnt/d/$name$i"; done
-		echo "ours $i" >"$mnt/d/new$i"
+		for name in written removed replaced; do echo "old $i" >"$mnt/cut/$name$i"; done
+		echo "ours $i" >"$mnt/cut/new$i"
 	done
 	"$ISTHMUS" sync "$mnt"
-	ls -l "$mnt/d" >/dev/null
-	cat "$mnt"/d/* >/dev/null
+	ls -l "$mnt/cut" >/dev/null
+	cat "$mnt"/cut/* >/dev/null
 	echo stall >"$tmp/link"
 	for i in $(seq 12); do
-		echo "ours $i" >"$mnt/d/written$i"
-		rm "$mnt/d/removed$i"
-		mv "$mnt/d/new$i" "$mnt/d/replaced$i"
-		for name in written removed replaced; do echo "theirs $i" >"$backing/d/$name$i"; done
+		echo "ours $i" >"$mnt/cut/written$i"
+		rm "$mnt/cut/removed$i"
+		mv "$mnt/cut/new$i" "$mnt/cut/replaced$i"
+		for name in written removed replaced; do echo "theirs $i" >"$backing/cut/$name$i"; done
 	done
 	echo up >"$tmp/link"
 	"$ISTHMUS" sync "$mnt" && fail "sync says nothing"
 	for i in $(seq 12); do
 		for name in written removed replaced; do
-			expect "theirs $i" "$(cat "$backing/d/$name$i")" "$name$i"
-			expect "theirs $i" "$(cat "$mnt/d/$name$i")" "$name$i here"
+			expect "theirs $i" "$(cat "$backing/cut/$name$i")" "$name$i"
+			expect "theirs $i" "$(cat "$mnt/cut/$name$i")" "$name$i here"
 		done
-		expect "ours $i" "$(cat "$backing/d/new$i")" "new$i"
+		expect "ours $i" "$(cat "$backing/cut/new$i")" "new$i"
 	done
 	"$ISTHMUS" lost "$mnt" >"$tmp/lost"
-	for i in 'write d/written' 'unlink d/removed' 'rename d/new'; do
+	for i in 'write cut/written' 'unlink cut/removed' 'rename cut/new'; do
 		expect 12 "$(grep -c "^$i.*somebody else has changed it meanwhile" "$tmp/lost")" "$i"
 	done
 	"$ISTHMUS" lost "$mnt" --clear
+	stop_daemon
+}
+
+test_the_first_change_does_not_wait_for_the_link() {
+	[ "$backend" = ssh ] || skip "there is no link"
+	simulate_link 20
+	mkdir -p "$backing/first/sub"
+	echo old >"$backing/first/old"
+	start_daemon -o writes=back
+	ls -lR "$mnt" >/dev/null
+	cat "$mnt/first/old" >/dev/null
+	sleep "$(patient 1)" # the owner and the time of new objects are asked for meanwhile
+	echo stall >"$tmp/link"
+	timeout 20 sh -c "mkdir '$mnt/first/made' && echo new >'$mnt/first/new' && echo anew >'$mnt/first/old' &&
+		echo deep >'$mnt/first/sub/new' && rm '$mnt/first/new' && echo more >'$mnt/more'" || fail "it waits for the link"
+	expect "anew deep more" "$(cat "$mnt/first/old" "$mnt/first/sub/new" "$mnt/more" | tr '\n' ' ' | sed 's/ $//')"
+	expect "$(stat -c %U:%G "$backing/first/old")" "$(stat -c %U:%G "$mnt/more")"
+	echo up >"$tmp/link"
+	"$ISTHMUS" sync "$mnt"
+	expect "anew deep more" "$(cat "$backing/first/old" "$backing/first/sub/new" "$backing/more" | tr '\n' ' ' | sed 's/ $//')"
+	[ -d "$backing/first/made" ] || fail "the directory is missing"
+	expect "" "$("$ISTHMUS" lost "$mnt")"
 	stop_daemon
 }
 

@@ -211,6 +211,14 @@ static int getattr_at_gate(struct op_context *ctx, struct workspace *w,
 	return r;
 }
 
+static ssize_t getxattr_at_gate(struct op_context *ctx, struct workspace *w,
+	const struct object_ref *object, const char *name, void *value, size_t size)
+{
+	return __atomic_load_n(&is_away, __ATOMIC_SEQ_CST)
+		       ? -EIO
+		       : forward_getxattr(ctx, w, object, name, value, size);
+}
+
 static char *directory_of(const char *kind)
 {
 	return string_printf("%s/%s", top, kind);
@@ -232,6 +240,7 @@ static struct workspace *put_back(struct workspace *inner)
 	gate->ops.watch = watch_at_gate;
 	gate->ops.setattr = set_and_lose;
 	gate->ops.getattr = getattr_at_gate;
+	gate->ops.getxattr = getxattr_at_gate;
 	gate->before = wait_at_gate;
 	if (!CHECK_RC(0, writeback_new(&gate->workspace, &options, &w, &reason)))
 		fprintf(stderr, "%s\n", reason ? reason : "");
@@ -247,15 +256,22 @@ static void remove_state(void)
 	op_context_init(&context);
 }
 
-static struct workspace *open_back(void)
+/* Nothing was changed through it yet. */
+static struct workspace *open_unchanged(void)
 {
-	struct workspace *mem = NULL, *w;
+	struct workspace *mem = NULL;
 	char *reason = NULL;
 
 	remove_state();
 	CHECK_RC(0, scheme_open("mem", "", NULL, &mem, &reason));
 	CHECK_RC(0, faulty_new(mem, "", &there));
-	w = put_back(there);
+	return put_back(there);
+}
+
+static struct workspace *open_back(void)
+{
+	struct workspace *w = open_unchanged();
+
 	CHECK_RC(0, workspace_symlink(&context, w, "x", "first", &attributes)); /* passed on */
 	return w;
 }
@@ -379,6 +395,41 @@ static void test_changes_are_seen_here_before_they_are_there(void)
 	CHECK_RC(0, sync_all(w));
 	CHECK_STRING("text", get(there, "d/g"));
 	CHECK_RC(-ENOENT, stat_at(there, "d/f", &attributes));
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
+static bool is_known(struct workspace *w)
+{
+	struct writeback *b = writeback_of(w);
+	bool is_known;
+
+	writeback_lock(b);
+	is_known = b->knows_clock && back_identity(b, &context);
+	writeback_unlock(b);
+	return is_known;
+}
+
+static void test_the_first_change_does_not_wait_for_the_link(void)
+{
+	struct workspace *w = open_unchanged();
+
+	CHECK_RC(0, workspace_mkdir(&context, there, "d", 0755, &attributes));
+	CHECK_RC(0, put(there, "d/f", "old", O_TRUNC));
+	CHECK_RC(0, stat_at(w, "", &attributes));
+	for (int i = 0; i < 500 && !is_known(w); i++)
+		usleep(10000);
+	CHECK(is_known(w));
+	take_away(true);
+	CHECK_RC(0, put(w, "f", "text", O_TRUNC));
+	CHECK_RC(0, workspace_mkdir(&context, w, "made", 0755, &attributes));
+	CHECK_RC(0, put(w, "d/f", "new", O_TRUNC));
+	CHECK_RC(0, put(w, "d/g", "text", O_TRUNC));
+	take_away(false);
+	CHECK_RC(0, sync_all(w));
+	CHECK_STRING("text", get(there, "f"));
+	CHECK_STRING("new", get(there, "d/f"));
+	CHECK_STRING("text", get(there, "d/g"));
 	CHECK_STRING("", lost());
 	workspace_free(w);
 }
@@ -2042,6 +2093,7 @@ int main(void)
 {
 	static const struct test_case cases[] = {
 		TEST(test_changes_are_seen_here_before_they_are_there),
+		TEST(test_the_first_change_does_not_wait_for_the_link),
 		TEST(test_a_listing_has_what_renames_that_end_meanwhile_leave),
 		TEST(test_a_listing_has_what_others_did_after_ours_ended),
 		TEST(test_a_listing_has_what_others_made_where_ours_is_refused_meanwhile),
