@@ -10,6 +10,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/glob.h"
 #include "ops/support/ignore.h"
+#include "ops/read_data.h"
 #include "ops/read_first.h"
 #include "ops/support/path.h"
 #include "ops/workspace.h"
@@ -226,15 +227,17 @@ static const void *read_whole(struct walk *walk, const struct object_ref *object
 {
 	struct attributes attributes;
 	struct open_file *file;
-	ssize_t got;
+	bool is_whole;
+	char more;
 
 	if (buffer_reserve(&walk->content, size + 1) < 0 ||
 		workspace_open_file(walk->ctx, walk->workspace, object, O_RDONLY | O_NOATIME, &file,
 			&attributes) < 0)
 		return NULL;
-	got = workspace_read(walk->ctx, file, walk->content.data, size + 1, 0);
+	is_whole = read_data(walk->ctx, file, walk->content.data, size) == (ssize_t)size &&
+		   workspace_read(walk->ctx, file, &more, 1, (off_t)size) == 0;
 	workspace_close(walk->ctx, file);
-	return got == (ssize_t)size ? walk->content.data : NULL;
+	return is_whole ? walk->content.data : NULL;
 }
 
 /* ---- What git ignores ------------------------------------------------------------------ */

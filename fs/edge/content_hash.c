@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "ops/read_data.h"
 #include "ops/support/cleanup.h"
 #include "ops/workspace.h"
 
@@ -72,14 +73,16 @@ static bool read_again(
 	cleanup_free char *data = malloc(size + 1);
 	struct open_file *reader;
 	struct attributes attributes;
-	ssize_t got;
+	bool is_whole;
+	char more;
 
 	if (!data || workspace_open_file(ctx, file->workspace, &OBJECT_OF(file),
 			     O_RDONLY | O_NOATIME, &reader, &attributes) < 0)
 		return false;
-	got = workspace_read(ctx, reader, data, size + 1, 0);
+	is_whole = read_data(ctx, reader, data, size) == (ssize_t)size &&
+		   workspace_read(ctx, reader, &more, 1, (off_t)size) == 0;
 	workspace_close(ctx, reader);
-	if (got != (ssize_t)size)
+	if (!is_whole)
 		return false;
 	*ret_hash = XXH3_128bits(data, size);
 	return true;

@@ -8,6 +8,7 @@
 
 #include "fs/edge/dropper.h"
 #include "fs/edge/virtual.h"
+#include "ops/read_data.h"
 #include "ops/support/cleanup.h"
 #include "ops/workspace.h"
 
@@ -136,7 +137,9 @@ static bool hand_over_content(struct request *r, struct open_handle *handle,
 		return false;
 	if (!note->only_handle || note->has_shrunk || (!note->data_changed && file->content_given))
 		return false;
-	got = workspace_read(&r->op, handle->file, data, attributes->size_bytes, 0);
+	got = r->session->is_remote
+		      ? workspace_read(&r->op, handle->file, data, attributes->size_bytes, 0)
+		      : read_data(&r->op, handle->file, data, attributes->size_bytes);
 	if (got != (ssize_t)attributes->size_bytes)
 		return false;
 	content.buf[0].mem = data;

@@ -269,9 +269,16 @@ test_what_was_only_allocated_is_no_data() {
 		here = [make(f"{mnt}/allocated{i}") for i in range(40)]
 		time.sleep(.5)
 		there = [os.open(f"{backing}/allocated{i}", os.O_RDONLY) for i in range(40)]
-		for files in here, there:
+		def check(files):
 		    got = [data_of(fd) for fd in files]
 		    assert set(got) == {want}, (want, got)
+		check(here)
+		check(there)
+		for fd in here:
+		    os.close(fd)
+		# Content that is fetched ahead, when the file is opened.
+		check([os.open(f"{mnt}/allocated{i}", os.O_RDONLY) for i in range(40)])
+		check(there)
 	END
 }
 

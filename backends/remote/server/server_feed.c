@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "backends/remote/server/server_internal.h"
+#include "ops/read_data.h"
 #include "ops/support/cleanup.h"
 #include "ops/workspace.h"
 
@@ -39,43 +40,6 @@ static bool was_changed(struct server *server, const struct object_id *id)
 
 /* ---- Hashing ----------------------------------------------------------------------- */
 
-/* The next data from `at` on, and its end; the end of the file where there is none.  -errno. */
-static int find_data(struct op_context *ctx, struct open_file *file, off_t at, off_t size,
-	off_t *ret_start, off_t *ret_end)
-{
-	off_t start = workspace_seek(ctx, file, at, SEEK_DATA), end;
-
-	if (start == -ENXIO) {
-		*ret_start = *ret_end = size;
-		return 0;
-	}
-	end = start < 0 ? start : workspace_seek(ctx, file, start, SEEK_HOLE);
-	if (end < 0)
-		return (int)end;
-	*ret_start = start < size ? start : size;
-	*ret_end = end < size ? end : size;
-	return 0;
-}
-
-/* Does not read holes: preallocated ranges count as data once they were read, which SEEK_DATA would
- * then report to others.  `data` is zeroed.  The count, or -errno. */
-static ssize_t read_data(struct op_context *ctx, struct open_file *file, uint8_t *data, off_t size)
-{
-	off_t at = 0, start = size, end = size;
-
-	while (at < size) {
-		ssize_t got;
-
-		if (find_data(ctx, file, at, size, &start, &end) < 0)
-			return workspace_read(ctx, file, data, (size_t)size, 0);
-		got = workspace_read(ctx, file, data + start, (size_t)(end - start), start);
-		if (got < end - start)
-			return got < 0 ? got : start + got;
-		at = end;
-	}
-	return size;
-}
-
 /* Reads the whole file.  -EAGAIN: its attributes are not `now` (any more). */
 static int read_in_state(
 	struct server *server, const char *path, const struct attributes *now, uint8_t *data)
@@ -92,7 +56,7 @@ static int read_in_state(
 		&ctx, server->workspace, &object, O_RDONLY | O_NOATIME, &file, &after);
 	if (r < 0)
 		return r;
-	got = read_data(&ctx, file, data, (off_t)now->size_bytes);
+	got = read_data(&ctx, file, data, now->size_bytes);
 	object = OBJECT_OF(file);
 	r = workspace_getattr(&ctx, server->workspace, &object, &after);
 	workspace_close(&ctx, file);
@@ -112,7 +76,7 @@ static bool hash_content(
 	if (change->kind != CHANGE_ENTRY || !change->exists || !S_ISREG(now->mode) || !size ||
 		now->size_bytes > HASHED_MAX_BYTES || !was_changed(server, &now->id))
 		return false;
-	data = calloc(1, size);
+	data = malloc(size);
 	if (!data || read_in_state(server, change->path, now, data) < 0)
 		return false;
 	XXH128_canonicalFromHash(ret_hash, XXH3_128bits(data, size));

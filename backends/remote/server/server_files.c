@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backends/remote/server/server_internal.h"
+#include "ops/read_data.h"
 #include "ops/support/path.h"
 #include "ops/workspace.h"
 
@@ -34,6 +35,21 @@ static int read_file_ref(struct job *job, struct file_ref *ref)
 
 /* ---- Opening ------------------------------------------------------------------ */
 
+/* Reads the start of a file: the client has asked for it by itself, or wants the whole file, which
+ * may be more than its caller does.  What has no size, as in /proc, may have content. */
+static ssize_t read_start(struct job *job, struct open_file *file, void *data, size_t size)
+{
+	uint64_t position = job->ctx.served.position; /* of what was looked at before */
+	struct attributes attributes;
+	int r = workspace_getattr(&job->ctx, job->server->workspace, &OBJECT_OF(file), &attributes);
+
+	job->ctx.served.position = position;
+	if (r < 0 || !attributes.size_bytes)
+		return workspace_read(&job->ctx, file, data, size, 0);
+	return read_data(
+		&job->ctx, file, data, size < attributes.size_bytes ? size : attributes.size_bytes);
+}
+
 /* Appends attributes and the first bytes of the file. */
 static int put_opened(struct job *job, struct wire_writer *out, struct open_file *file,
 	const struct attributes *attributes, size_t inline_bytes)
@@ -47,8 +63,7 @@ static int put_opened(struct job *job, struct wire_writer *out, struct open_file
 	if (out->error)
 		return out->error;
 	if (inline_bytes)
-		got = workspace_read(
-			&job->ctx, file, out->buffer.data + out->buffer.size, inline_bytes, 0);
+		got = read_start(job, file, out->buffer.data + out->buffer.size, inline_bytes);
 	if (got > 0)
 		out->buffer.size += (size_t)got;
 	job->ctx.served.position = position; /* that of the attributes */
@@ -365,6 +380,7 @@ int64_t handle_read(struct job *job, struct wire_writer *out)
 	int r = read_file_ref(job, &ref);
 	uint64_t offset = wire_get_number_max(&job->in, INT64_MAX);
 	size_t size = wire_get_number_max(&job->in, TRANSFER_MAX_BYTES);
+	void *data;
 	ssize_t got;
 
 	if (r == 0)
@@ -375,8 +391,9 @@ int64_t handle_read(struct job *job, struct wire_writer *out)
 		r = buffer_reserve(&out->buffer, size);
 	if (r < 0)
 		return r;
-	got = workspace_read(&job->ctx, ref.handle->file, out->buffer.data + out->buffer.size, size,
-		(off_t)offset);
+	data = out->buffer.data + out->buffer.size;
+	got = offset ? workspace_read(&job->ctx, ref.handle->file, data, size, (off_t)offset)
+		     : read_start(job, ref.handle->file, data, size);
 	if (got > 0)
 		out->buffer.size += (size_t)got;
 	return got;
@@ -515,7 +532,7 @@ static void put_start(
 {
 	cleanup_free void *data = inline_bytes ? malloc(inline_bytes) : NULL;
 	uint64_t position = job->ctx.served.position;
-	ssize_t got = data ? workspace_read(&job->ctx, file, data, inline_bytes, 0) : 0;
+	ssize_t got = data ? read_start(job, file, data, inline_bytes) : 0;
 
 	wire_put_bytes(out, data ? data : "", got > 0 ? (size_t)got : 0);
 	job->ctx.served.position = position;
