@@ -265,6 +265,8 @@ struct far_files {
 	uint32_t first_read;
 	uint64_t order; /* of the second read: the handle that it follows */
 	uint32_t write;
+	uint32_t change; /* the request that changes the content otherwise, or 0 (lock) */
+	char letter;     /* what every read is answered with at once; 0: see above */
 	struct open_file *reader, *writer;
 };
 
@@ -288,6 +290,10 @@ static void take_read(struct far_files *far, uint32_t id, uint64_t order)
 {
 	bool is_first;
 
+	if (far->letter) {
+		reply(far, id, 512, NULL, far->letter, 512);
+		return;
+	}
 	pthread_mutex_lock(&far->lock);
 	is_first = far->reads++ == 0;
 	if (is_first)
@@ -300,6 +306,14 @@ static void take_read(struct far_files *far, uint32_t id, uint64_t order)
 		return;
 	reply(far, id, 512, NULL, 'n', 512);
 	reply(far, far->write, 1, NULL, 0, 1); /* without facts */
+}
+
+static void take_change(struct far_files *far, uint32_t id)
+{
+	pthread_mutex_lock(&far->lock);
+	far->change = id;
+	pthread_cond_broadcast(&far->changed);
+	pthread_mutex_unlock(&far->lock);
 }
 
 static int take_request(void *user, const struct frame_header *header, uint8_t *payload)
@@ -318,6 +332,8 @@ static int take_request(void *user, const struct frame_header *header, uint8_t *
 		reply(far, header->id, 0, &attributes, 0, 0);
 	else if (header->type == REQUEST_WRITE)
 		far->write = header->id;
+	else if (header->type == REQUEST_COPY_RANGE || header->type == REQUEST_FALLOCATE)
+		take_change(far, header->id);
 	else
 		reply(far, header->id, 0, NULL, 0, 0);
 	free(payload);
@@ -411,6 +427,72 @@ static void test_a_read_that_a_write_overtakes_is_asked_for_behind_it(void)
 	remote_close(&ctx, far.reader);
 	remote_close(&ctx, far.writer);
 	far_files_stop(&far);
+}
+
+static void *copy_there(void *argument)
+{
+	struct far_files *far = argument;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(512, remote_copy_range(&ctx, far->writer, 4096, far->writer, 0, 512));
+	return NULL;
+}
+
+static void *punch_there(void *argument)
+{
+	struct far_files *far = argument;
+	struct op_context ctx;
+
+	op_context_init(&ctx);
+	CHECK_RC(0, remote_fallocate(&ctx, far->writer, ALLOCATE_PUNCH_HOLE, 0, 512));
+	return NULL;
+}
+
+/* Beyond the end of the file: the rest of what was asked for stays to be read. */
+static char read_letter(struct far_files *far)
+{
+	struct op_context ctx;
+	char data[1024];
+
+	op_context_init(&ctx);
+	CHECK_RC(512, remote_read(&ctx, far->reader, data, sizeof(data), 0));
+	return data[0];
+}
+
+static void check_read_beside(void *(*change)(void *), int64_t result)
+{
+	struct attributes attributes;
+	struct op_context ctx;
+	struct far_files far;
+	pthread_t thread;
+
+	far_files_start(&far);
+	op_context_init(&ctx);
+	far.letter = 'o';
+	CHECK_RC(0, remote_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_RDONLY,
+			    &far.reader, &attributes));
+	CHECK_RC(0, remote_open_file(&ctx, &far.remote->base, &OBJECT_AT("f"), O_RDWR, &far.writer,
+			    &attributes));
+	CHECK_RC(0, pthread_create(&thread, NULL, change, &far));
+	pthread_mutex_lock(&far.lock);
+	while (!far.change)
+		pthread_cond_wait(&far.changed, &far.lock);
+	pthread_mutex_unlock(&far.lock);
+	CHECK_RC('o', read_letter(&far));
+	far.letter = 'n';
+	reply(&far, far.change, result, NULL, 0, 1); /* without facts */
+	pthread_join(thread, NULL);
+	CHECK_RC('n', read_letter(&far));
+	remote_close(&ctx, far.reader);
+	remote_close(&ctx, far.writer);
+	far_files_stop(&far);
+}
+
+static void test_what_is_read_while_content_changes_is_not_kept(void)
+{
+	check_read_beside(copy_there, 512);
+	check_read_beside(punch_there, 0);
 }
 
 /* ---- Silence --------------------------------------------------------------------------- */
@@ -879,6 +961,7 @@ TEST_MAIN("answers", TEST(test_what_a_session_forgot_is_asked_anew),
 	TEST(test_what_was_not_sent_in_its_session_is_in_no_other),
 	TEST(test_a_read_is_given_up_as_late_as_any_request),
 	TEST(test_a_read_that_a_write_overtakes_is_asked_for_behind_it),
+	TEST(test_what_is_read_while_content_changes_is_not_kept),
 	TEST(test_a_silent_helper_on_this_machine_is_waited_for),
 	TEST(test_a_listing_has_all_its_parts),
 	TEST(test_a_listing_that_is_given_up_after_its_answer_leaves_nothing),

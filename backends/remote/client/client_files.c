@@ -485,17 +485,29 @@ struct remote_request remote_request_on(
 	return (struct remote_request){ctx, file->remote, type, .file = file};
 }
 
+/* Runs a request that changes the content of a file and that reads do not wait for: what they bring
+ * until its reply may be from before it.  The end of what a read asked for beyond the end of the
+ * file would be kept, and hide what was copied there. */
+static int64_t run_change(struct remote_request *request, struct remote_file *file)
+{
+	int64_t result;
+
+	remote_file_changed(file);
+	result = remote_request_run(request, NULL, NULL);
+	remote_file_changed(file);
+	return result;
+}
+
 int remote_fallocate(
 	struct op_context *ctx, struct open_file *file, unsigned mode, off_t offset, off_t length)
 {
 	cleanup_remote_request struct remote_request request =
 		remote_request_on(ctx, file, REQUEST_FALLOCATE);
 
-	remote_file_changed(request.file);
 	wire_put_number(&request.arguments, mode);
 	wire_put_number(&request.arguments, (uint64_t)offset);
 	wire_put_number(&request.arguments, (uint64_t)length);
-	return (int)remote_request_run(&request, NULL, NULL);
+	return (int)run_change(&request, request.file);
 }
 
 off_t remote_seek(struct op_context *ctx, struct open_file *file, off_t offset, int whence)
@@ -518,12 +530,11 @@ ssize_t remote_copy_range(struct op_context *ctx, struct open_file *from, off_t 
 
 	if (result < 0)
 		return (ssize_t)result;
-	remote_file_changed(target);
 	request.uses = target;
 	wire_put_number(&request.arguments, (uint64_t)from_offset);
 	wire_put_number(&request.arguments, target->handle);
 	wire_put_number(&request.arguments, (uint64_t)to_offset);
 	wire_put_number(&request.arguments, size);
-	result = remote_request_run(&request, NULL, NULL);
+	result = run_change(&request, target);
 	return result > 0 && (uint64_t)result > size ? -EIO : (ssize_t)result;
 }
