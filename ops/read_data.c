@@ -24,12 +24,14 @@ static int find_data(struct op_context *ctx, struct open_file *file, off_t at, o
 
 ssize_t read_data(struct op_context *ctx, struct open_file *file, void *data, size_t size)
 {
-	off_t at = 0, start, end, whole = (off_t)size;
+	off_t at = 0, start = 0, end = 0, whole = (off_t)size;
 	ssize_t got;
 
 	while (at < whole) {
-		if (find_data(ctx, file, at, whole, &start, &end) < 0)
-			start = at, end = whole;
+		if (find_data(ctx, file, at, whole, &start, &end) < 0) {
+			start = at;
+			end = whole;
+		}
 		memset((char *)data + at, 0, (size_t)(start - at));
 		got = start < end ? workspace_read(ctx, file, (char *)data + start,
 					    (size_t)(end - start), start)

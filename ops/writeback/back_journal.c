@@ -346,8 +346,7 @@ static int recover_operation(struct writeback *b, const struct record *record, c
 	operation->sequence = record->sequence;
 	if (record->sequence > b->sequence)
 		b->sequence = record->sequence;
-	if (back_is_provisional(&facts->shown.id) && facts->shown.id.inode > b->inode)
-		b->inode = facts->shown.id.inode;
+	back_is_made(b, &facts->shown.id);
 	r = back_enter(b, operation, true);
 	if (r < 0)
 		back_operation_free(operation);

@@ -15,8 +15,9 @@ enum { IDLE_MAX = 200000 /* of each kind */, RETIRED_MAX = 50000 };
  * only for a while. */
 enum { RETIRED_KEPT = 4096, RETIRED_MS = 10000 };
 
-/* The device of provisional ids; no file system has it. */
-static const uint64_t PROVISIONAL_INODES = 1ull << 62;
+/* The numbers of provisional ids are from here to twice that, where doubles (JavaScript) still tell
+ * them apart; those of the workspace are shown below. */
+static const uint64_t PROVISIONAL_INODES = 1ull << 52;
 
 /* ---- Tables --------------------------- */
 
@@ -89,7 +90,7 @@ int back_tables_init(struct writeback *b)
 	TAILQ_INIT(&b->retired);
 	TAILQ_INIT(&b->readers);
 	/* Different numbers at each mount, as git, for one, remembers them. */
-	b->inode = PROVISIONAL_INODES | (clock_wall_ns() / 1000000000 & 0xffffffff) << 28;
+	b->made = (clock_wall_ns() / 1000000000 << 28) % PROVISIONAL_INODES;
 	return 0;
 }
 
@@ -128,7 +129,14 @@ void back_tables_done(struct writeback *b)
 
 struct object_id back_new_id(struct writeback *b)
 {
-	return (struct object_id){.device = PROVISIONAL_DEVICE, .inode = ++b->inode};
+	return (struct object_id){.device = PROVISIONAL_DEVICE,
+		.inode = PROVISIONAL_INODES + ++b->made % PROVISIONAL_INODES};
+}
+
+void back_is_made(struct writeback *b, const struct object_id *id)
+{
+	if (back_is_provisional(id) && id->inode % PROVISIONAL_INODES > b->made)
+		b->made = id->inode % PROVISIONAL_INODES;
 }
 
 bool back_is_provisional(const struct object_id *id)

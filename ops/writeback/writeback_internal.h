@@ -253,7 +253,8 @@ struct writeback {
 	uint64_t moves;  /* counts changes that may put another object at a path (renames of
 			  * directories) */
 	unsigned moving; /* such changes that wait or are under way */
-	uint64_t sequence, inode;
+	uint64_t sequence;
+	uint64_t made; /* counts provisional ids, from a number that each mount has for itself */
 	uint64_t count, bytes;    /* of what is pending */
 	uint64_t position;        /* the highest in any reply */
 	uint64_t lost;            /* operations, since the mount */
@@ -333,6 +334,7 @@ int back_tables_init(struct writeback *b);
 void back_tables_done(struct writeback *b);
 
 struct object_id back_new_id(struct writeback *b);
+void back_is_made(struct writeback *b, const struct object_id *id); /* never to be made again */
 bool back_is_provisional(const struct object_id *id);
 struct node *back_node(struct writeback *b, const struct object_id *id);
 struct node *back_real_node(struct writeback *b, const struct object_id *real);

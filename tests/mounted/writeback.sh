@@ -118,6 +118,19 @@ test_a_journal_of_another_version_is_said() {
 	rm "$(journals)"
 }
 
+test_numbers_differ_as_doubles() {
+	local number
+
+	back 20
+	mkdir "$mnt/walked"
+	touch "$mnt"/walked/f{1..12}
+	for number in $(stat -c %i "$mnt/walked" "$mnt"/walked/*); do
+		[ "$number" -ge $((1 << 52)) ] && [ "$number" -lt $((1 << 53)) ] || fail "$number"
+	done
+	expect 13 "$(stat -c %i "$mnt/walked" "$mnt"/walked/* | sort -u | wc -l)"
+	stop_daemon
+}
+
 test_umount_waits_for_all_of_it() {
 	make_tree
 	back 20

@@ -693,6 +693,31 @@ static void test_a_directory_keeps_its_number_while_files_are_made(void)
 	free(b);
 }
 
+/* As JavaScript has it. */
+static void test_provisional_numbers_differ_as_doubles_and_from_those_of_the_workspace(void)
+{
+	struct writeback *b = calloc(1, sizeof(*b));
+	const double first = 4503599627370496, end = 9007199254740992;
+	struct object_id id, next;
+
+	CHECK_RC(0, back_tables_init(b));
+	for (int i = 0; i < 3; i++) {
+		id = back_new_id(b);
+		next = back_new_id(b);
+		CHECK((double)id.inode != (double)next.inode);
+		CHECK((double)id.inode >= first && (double)next.inode < end);
+		CHECK(back_is_provisional(&id));
+		b->made = (1ull << 52) - 2 + (uint64_t)i; /* the last ones before it begins anew */
+	}
+	id.inode = (1ull << 52) + (1ull << 51); /* found in a journal */
+	b->made = 7;
+	back_is_made(b, &id);
+	next = back_new_id(b);
+	CHECK_RC(1, (int)(next.inode - id.inode));
+	back_tables_done(b);
+	free(b);
+}
+
 static void await_mode(const char *path, uint32_t mode)
 {
 	for (int i = 0; i < 500; i++) {
@@ -2099,6 +2124,7 @@ int main(void)
 		TEST(test_a_listing_has_what_others_made_where_ours_is_refused_meanwhile),
 		TEST(test_a_listing_is_complete_whenever_operations_end),
 		TEST(test_a_directory_keeps_its_number_while_files_are_made),
+		TEST(test_provisional_numbers_differ_as_doubles_and_from_those_of_the_workspace),
 		TEST(test_a_directory_has_its_new_mode_while_names_in_it_are_pending),
 		TEST(test_what_is_shown_stays_when_it_is_done),
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
