@@ -311,16 +311,34 @@ static int apply_setattr(struct writeback *b, struct op_context *ctx, struct ope
 
 /* ---- Content --------------------------- */
 
+/* The next part of the content that has data, at or after `at`; `*ret_size` 0: there is none. */
+static uint64_t next_part(
+	struct writeback *b, const struct operation *operation, uint64_t at, size_t *ret_size)
+{
+	uint64_t size = operation->stored.size_bytes, end;
+
+	writeback_lock(b);
+	at = back_content_seek(operation->data, size, at, false);
+	end = back_content_seek(operation->data, size, at, true);
+	writeback_unlock(b);
+	*ret_size = end - at < PIECE_BYTES ? (size_t)(end - at) : PIECE_BYTES;
+	return at;
+}
+
+/* The file is empty.  What nothing was written to stays a hole. */
 static int write_content(struct writeback *b, struct op_context *ctx,
 	const struct operation *operation, struct open_file *file)
 {
-	uint64_t size = operation->stored.size_bytes;
+	const struct attributes want = {.size_bytes = operation->stored.size_bytes};
+	const struct object_ref object = OBJECT_OF(file);
 	cleanup_free char *piece = malloc(PIECE_BYTES);
+	uint64_t end_of_data = 0, at;
+	struct attributes ignored;
 	int r = piece ? 0 : -ENOMEM;
+	size_t size;
 
-	for (uint64_t at = 0; at < size && r == 0;) {
-		size_t want = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
-		ssize_t got = back_stored_read(b, operation, piece, want, at);
+	while (r == 0 && (at = next_part(b, operation, end_of_data, &size), size)) {
+		ssize_t got = back_stored_read(b, operation, piece, size, at);
 		ssize_t put =
 			got < 0 ? got : workspace_write(ctx, file, piece, (size_t)got, (off_t)at);
 
@@ -328,8 +346,10 @@ static int write_content(struct writeback *b, struct op_context *ctx,
 			r = (int)put;
 		else if (put < got || got <= 0)
 			r = -ENOSPC;
-		at += put > 0 ? (uint64_t)put : 0;
+		end_of_data = at + (uint64_t)(put > 0 ? put : 0);
 	}
+	if (r == 0 && end_of_data < want.size_bytes)
+		r = workspace_setattr(ctx, b->base.inner, &object, SET_SIZE, &want, &ignored);
 	return r;
 }
 

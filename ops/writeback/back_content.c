@@ -8,6 +8,8 @@
 
 #include "ops/support/cleanup.h"
 
+enum { BLOCK_BYTES = 4096 };
+
 /* ---- Content in the journal --------------------------- */
 
 /* The first extent that ends after `offset`. */
@@ -99,11 +101,54 @@ int back_content_write(
 	return 0;
 }
 
+/* The hole between the extent before the one with this index and that one, or the end of the file:
+ * whole blocks, as file systems have. */
+static bool find_hole_before(const struct content *content, size_t i, uint64_t end_of_file,
+	uint64_t *ret_start, uint64_t *ret_end)
+{
+	const struct extent *before = i ? &content->extents[i - 1] : NULL;
+	uint64_t start = before ? before->offset + before->size : 0, end = end_of_file;
+
+	start = (start + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+	if (i < content->extent_count)
+		end = content->extents[i].offset / BLOCK_BYTES * BLOCK_BYTES;
+	*ret_start = start;
+	*ret_end = end;
+	return start < end;
+}
+
+uint64_t back_content_seek(
+	const struct content *content, uint64_t end_of_file, uint64_t offset, bool hole)
+{
+	uint64_t start, end;
+
+	for (size_t i = find_extent(content, offset); i <= content->extent_count; i++) {
+		if (!find_hole_before(content, i, end_of_file, &start, &end) || end <= offset)
+			continue;
+		if (hole)
+			return start > offset ? start : offset;
+		if (start > offset)
+			break;
+		offset = end;
+	}
+	return hole ? end_of_file : offset;
+}
+
+uint64_t back_content_blocks(const struct content *content, uint64_t end_of_file)
+{
+	uint64_t bytes = end_of_file, start, end;
+
+	for (size_t i = 0; i <= content->extent_count; i++)
+		if (find_hole_before(content, i, end_of_file, &start, &end))
+			bytes -= end - start;
+	return (bytes + 511) / 512;
+}
+
 void back_content_written(struct node *node, uint64_t end, const struct timespec *mtime)
 {
 	if (end > node->shown.size_bytes)
 		node->shown.size_bytes = end;
-	node->shown.blocks = (node->shown.size_bytes + 511) / 512;
+	node->shown.blocks = back_content_blocks(node->data, node->shown.size_bytes);
 	node->shown.mtime = node->shown.ctime = *mtime;
 	node->content->facts.mask &= ~(unsigned)SET_MTIME;
 }

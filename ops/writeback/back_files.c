@@ -257,15 +257,16 @@ off_t back_seek(struct op_context *ctx, struct open_file *file, off_t offset, in
 {
 	struct writeback *b = writeback_of(file->workspace);
 	const struct node *node = back_file_of(file)->node;
-	off_t r;
+	off_t r, size;
 
 	writeback_lock(b);
 	if (!back_file_inner(back_file_of(file)) && node->data) {
-		r = (uint64_t)offset >= node->shown.size_bytes ? -ENXIO
-		    : whence == SEEK_HOLE                      ? (off_t)node->shown.size_bytes
-							       : offset;
+		size = (off_t)node->shown.size_bytes;
+		r = offset < size ? (off_t)back_content_seek(node->data, (uint64_t)size,
+					    (uint64_t)offset, whence == SEEK_HOLE)
+				  : -ENXIO;
 		writeback_unlock(b);
-		return r;
+		return whence == SEEK_DATA && r == size ? -ENXIO : r;
 	}
 	writeback_unlock(b);
 	WHEN_STORED(forward_seek(ctx, file, offset, whence));

@@ -388,6 +388,7 @@ static int recover_merge(struct writeback *b, const struct record *record, const
 	if (merge->shown.size_bytes < node->shown.size_bytes)
 		back_content_cut(node->data, merge->shown.size_bytes);
 	node->shown = merge->shown;
+	node->shown.blocks = back_content_blocks(node->data, node->shown.size_bytes);
 	node->shown.id = node->id;
 	return 0;
 }

@@ -209,7 +209,6 @@ int back_merge(struct writeback *b, struct node *node, unsigned mask, const stru
 		merge.want.atime = merge.shown.atime = want->atime;
 	if (mask & SET_SIZE) {
 		merge.shown.size_bytes = want->size_bytes;
-		merge.shown.blocks = (want->size_bytes + 511) / 512;
 		merge.shown.mtime = now;
 	}
 	if (mask & SET_MTIME)
@@ -223,6 +222,7 @@ int back_merge(struct writeback *b, struct node *node, unsigned mask, const stru
 	if (merge.shown.size_bytes < node->shown.size_bytes)
 		back_content_cut(node->data, merge.shown.size_bytes);
 	node->shown = merge.shown;
+	node->shown.blocks = back_content_blocks(node->data, node->shown.size_bytes);
 	return 0;
 }
 

@@ -552,6 +552,11 @@ ssize_t back_stored_read(struct writeback *b, const struct operation *operation,
 	size_t size, uint64_t offset);
 int back_content_write(
 	struct writeback *b, struct content *content, uint64_t at, size_t size, uint64_t offset);
+/* lseek(2) with SEEK_HOLE or SEEK_DATA in a file of that size: its end where no data follows. */
+uint64_t back_content_seek(
+	const struct content *content, uint64_t end_of_file, uint64_t offset, bool hole);
+uint64_t back_content_blocks(
+	const struct content *content, uint64_t end_of_file); /* of 512 bytes */
 void back_content_cut(struct content *content, uint64_t size);
 /* The file of `node->content` was written to up to `end`. */
 void back_content_written(struct node *node, uint64_t end, const struct timespec *mtime);

@@ -131,6 +131,18 @@ test_numbers_differ_as_doubles() {
 	stop_daemon
 }
 
+test_holes_stay_holes() {
+	back 20
+	for directory in "$tmp" "$mnt"; do
+		printf x | dd of="$directory/sparse" bs=1M seek=3 status=none
+		truncate -s 7M "$directory/sparse"
+	done
+	"$ISTHMUS" sync "$mnt"
+	cmp "$tmp/sparse" "$backing/sparse"
+	expect "$(stat -c %b "$tmp/sparse")" "$(stat -c %b "$backing/sparse")" "blocks"
+	stop_daemon
+}
+
 test_umount_waits_for_all_of_it() {
 	make_tree
 	back 20

@@ -845,6 +845,51 @@ static void test_writes_of_a_file_are_sent_once(void)
 	workspace_free(w);
 }
 
+static void check_holes(struct workspace *w)
+{
+	struct object_ref object = OBJECT_AT("f");
+	struct open_file *file;
+	struct op_context own;
+
+	op_context_init(&own);
+	CHECK_RC(0, workspace_open_file(&own, w, &object, O_RDONLY, &file, &attributes));
+	CHECK_RC(4 << 20, attributes.size_bytes);
+	CHECK_RC(0, workspace_seek(&own, file, 0, SEEK_DATA));
+	CHECK_RC(4096, workspace_seek(&own, file, 0, SEEK_HOLE));
+	CHECK_RC(8192, workspace_seek(&own, file, 8192, SEEK_HOLE));
+	CHECK_RC(1 << 20, workspace_seek(&own, file, 4096, SEEK_DATA));
+	CHECK_RC((1 << 20) + 3, workspace_seek(&own, file, (1 << 20) + 3, SEEK_DATA));
+	CHECK_RC((1 << 20) + 8192, workspace_seek(&own, file, 1 << 20, SEEK_HOLE));
+	CHECK_RC(-ENXIO, workspace_seek(&own, file, 2 << 20, SEEK_DATA));
+	CHECK_RC(-ENXIO, workspace_seek(&own, file, 4 << 20, SEEK_HOLE));
+	CHECK_RC(0, workspace_close(&own, file));
+}
+
+static void test_holes_stay_holes(void)
+{
+	const struct attributes want = {.size_bytes = 4 << 20};
+	struct workspace *w = open_back();
+	struct open_file *file;
+
+	shut(true);
+	CHECK_RC(0, workspace_create(&context, w, "f", O_RDWR, 0644, &file, &attributes));
+	CHECK_RC(1, workspace_write(&context, file, "a", 1, 0));
+	CHECK_RC(1, workspace_write(&context, file, "b", 1, 1 << 20));
+	CHECK_RC(1, workspace_write(&context, file, "c", 1, (1 << 20) + 5000));
+	CHECK_RC(0, workspace_setattr(&context, w, &OBJECT_OF(file), SET_SIZE, &want, &attributes));
+	CHECK_RC(24, attributes.blocks);
+	CHECK_RC(0, workspace_close(&context, file));
+	check_holes(w);
+	shut(false);
+	CHECK_RC(0, sync_all(w));
+	check_holes(there);
+	CHECK_RC(24, attributes.blocks);
+	CHECK_RC(0, stat_at(w, "f", &attributes));
+	CHECK_RC(24, attributes.blocks);
+	CHECK_STRING("", lost());
+	workspace_free(w);
+}
+
 static void test_a_file_that_is_synced_is_there(void)
 {
 	struct workspace *w = open_back();
@@ -2129,7 +2174,7 @@ int main(void)
 		TEST(test_what_is_shown_stays_when_it_is_done),
 		TEST(test_what_is_removed_before_it_was_sent_is_never_sent),
 		TEST(test_a_directory_keeps_the_time_of_what_was_never_sent),
-		TEST(test_writes_of_a_file_are_sent_once),
+		TEST(test_writes_of_a_file_are_sent_once), TEST(test_holes_stay_holes),
 		TEST(test_a_file_that_is_synced_is_there),
 		TEST(test_a_file_that_may_not_be_opened_again_is_written_on),
 		TEST(test_a_file_that_may_not_be_opened_again_is_appended_to),
