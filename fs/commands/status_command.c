@@ -224,6 +224,10 @@ static void print_writes(const cJSON *writes)
 
 	if (!writes)
 		return;
+	if (!json_integer(writes, "pending")) {
+		printf("%-12s back: nothing is on its way\n", "writes");
+		return;
+	}
 	command_format_size((uint64_t)json_integer(writes, "pending_bytes"), bytes);
 	printf("%-12s back: %lld changes with %s are on their way, the oldest for %lld ms\n",
 		"writes", json_integer(writes, "pending"), bytes,

@@ -150,6 +150,9 @@ test_umount_waits_for_all_of_it() {
 	"$ISTHMUS" umount "$mnt"
 	same_tree "$tmp/from/tree" "$backing/tree"
 	stop_daemon
+	back
+	expect "back: nothing is on its way" "$("$ISTHMUS" status "$mnt" | sed -n 's/^writes *//p')"
+	stop_daemon
 }
 
 test_a_command_sees_every_edit() {
