@@ -204,7 +204,8 @@ ssize_t workspace_copy_range(struct op_context *ctx, struct open_file *from, off
  * -EINTR, -EDEADLK or -ENOLCK; without, -EAGAIN when somebody else holds it.  A lock is dropped
  * behind every earlier write of any handle.  A remote workspace may return when that is only
  * queued: what is asked for through it later comes behind that, other processes there may see it a
- * moment later. With a lock, the facts may have the object as it was when that was there.
+ * moment later.  With a lock, the facts may have the object as it was when that was there, and the
+ * sink of the feed has got what was changed before the lock was granted.
  * lock_test: `*lock` is what stands in the way, or type LOCK_NONE.
  * lock_release_owner: drops all LOCK_KIND_POSIX locks of `owner` on this file. */
 int workspace_lock(

@@ -184,9 +184,11 @@ int local_close(struct op_context *ctx, struct open_file *open_file)
 	int r;
 
 	(void)ctx;
+	if (file->had_lock)
+		local_drain(w);
 	local_locks_forget_file(w->locks, file);
 	if (file->access != O_RDONLY)
-		local_changing_file(file);
+		local_closing_file(file);
 	r = close(file->fd) < 0 && errno != EINTR ? -errno : 0;
 	atomic_fetch_sub(&w->open_files, 1);
 	free(file);

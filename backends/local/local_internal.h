@@ -45,6 +45,7 @@ struct local_file {
 	int access; /* O_ACCMODE part of the flags */
 	struct object_id id;
 	uint64_t path_hash; /* of the path by which it was opened: local_changing() */
+	atomic_bool had_lock; /* which close() may free */
 };
 
 struct local_workspace *local_from(struct workspace *w);
@@ -106,6 +107,10 @@ int local_check_directory(int fd, const struct object_id *expected);
 void local_changing(const struct local_workspace *w, const char *path);
 void local_changing_object(const struct local_workspace *w, const struct object_ref *object);
 void local_changing_file(const struct local_file *file);
+void local_closing_file(const struct local_file *file); /* watcher_closing() */
+
+/* Waits until every change made before this call has been reported, if any are. */
+void local_drain(const struct local_workspace *w);
 
 /* Watches an open directory: see watcher_add().  Draws the position. */
 uint64_t local_watch_fd(struct op_context *ctx, const struct local_workspace *w, int fd,

@@ -212,13 +212,22 @@ int local_lock_release_owner(struct op_context *ctx, struct open_file *open_file
 		return 0;
 	pthread_mutex_lock(&locks->mutex);
 	at = find_owner(locks, &file->id, owner);
+	pthread_mutex_unlock(&locks->mutex);
+	if (!at)
+		return 0;
+	local_drain(local_from(open_file->workspace)); /* see local_lock() */
+	pthread_mutex_lock(&locks->mutex);
+	at = find_owner(locks, &file->id, owner);
 	if (at)
 		remove_owner(locks, at);
 	pthread_mutex_unlock(&locks->mutex);
 	return 0;
 }
 
-/* ---- Setting ------------------------------------------------------------------------------ */
+/* ---- Setting ---------------------------------------------------------------------------------
+ *
+ * Changes of our own have been reported before a lock is released, and those by others when one has
+ * been granted. */
 
 static const short kernel_types[] = {
 	[LOCK_SHARED] = F_RDLCK, [LOCK_EXCLUSIVE] = F_WRLCK, [LOCK_NONE] = F_UNLCK};
@@ -293,24 +302,28 @@ static int take_lock(struct op_context *ctx, int fd, const struct file_lock *loc
 int local_lock(struct op_context *ctx, struct open_file *open_file, const struct file_lock *lock,
 	bool wait)
 {
-	const struct local_file *file = local_file_from(open_file);
-	struct local_locks *locks = local_from(open_file->workspace)->locks;
+	const struct local_workspace *w = local_from(open_file->workspace);
+	struct local_file *file = local_file_from(open_file);
 	struct lock_owner *owner;
 	int r;
 
 	if (lock->type == LOCK_NONE && lock->kind == LOCK_KIND_POSIX && !lock->offset &&
 		!lock->length)
 		return local_lock_release_owner(ctx, open_file, lock->owner);
+	file->had_lock = true;
+	if (lock->type == LOCK_NONE)
+		local_drain(w);
 	if (lock->kind == LOCK_KIND_FLOCK) {
 		r = take_lock(ctx, file->fd, lock, wait);
 	} else {
-		r = get_owner(locks, file, lock, &owner);
+		r = get_owner(w->locks, file, lock, &owner);
 		if (r < 0)
 			return r;
 		r = take_lock(ctx, owner->fd, lock, wait);
-		put_owner(locks, owner);
+		put_owner(w->locks, owner);
 	}
 	if (r == 0 && lock->type != LOCK_NONE) {
+		local_drain(w); /* what others changed before they released it */
 		local_draw(ctx);
 		local_tell_object(ctx, file->fd);
 	}

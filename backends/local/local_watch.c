@@ -82,6 +82,20 @@ void local_changing_file(const struct local_file *file)
 		watcher_changing(watcher, file->path_hash);
 }
 
+void local_closing_file(const struct local_file *file)
+{
+	struct watcher *watcher = local_from(file->base.workspace)->watcher;
+
+	if (watcher)
+		watcher_closing(watcher, file->path_hash);
+}
+
+void local_drain(const struct local_workspace *w)
+{
+	if (w->watcher)
+		watcher_drain(w->watcher);
+}
+
 void local_changing_object(const struct local_workspace *w, const struct object_ref *object)
 {
 	if (object->file)

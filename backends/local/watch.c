@@ -70,6 +70,7 @@ static bool take_wake(struct watcher *watcher)
 	for (int i = 0; !stop && i < DRAIN_READS_MAX && read_batch(watcher); i++) {}
 	watch_take_missed(watcher);
 	pthread_mutex_lock(&watcher->mutex);
+	watcher->turn++;
 	watcher->drains_done = wanted;
 	pthread_cond_broadcast(&watcher->drained);
 	pthread_mutex_unlock(&watcher->mutex);
@@ -256,13 +257,15 @@ void watcher_drain(struct watcher *watcher)
 	uint64_t mine;
 
 	pthread_mutex_lock(&watcher->mutex);
-	/* Each command ends with a drain: usually there is nothing to wake the thread for. */
+	/* Usually there is nothing to wake the thread for. */
 	if (!watcher->is_idle || watcher->drains_done < watcher->drains_wanted ||
 		has_news(watcher)) {
 		mine = ++watcher->drains_wanted;
 		watcher_wake(watcher);
 		while (watcher->drains_done < mine)
 			pthread_cond_wait(&watcher->drained, &watcher->mutex);
+	} else {
+		watcher->turn++;
 	}
 	pthread_mutex_unlock(&watcher->mutex);
 }

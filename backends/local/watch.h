@@ -48,6 +48,9 @@ uint64_t watcher_add(struct watcher *watcher, int fd, const char *path, const st
 uint64_t watcher_path_hash(const char *path);
 void watcher_changing(struct watcher *watcher, uint64_t path_hash);
 
+/* The same of a file that is only closed: it does not change with that. */
+void watcher_closing(struct watcher *watcher, uint64_t path_hash);
+
 /* Ends the watch of the directory, wherever it is.  The thread reports that to the sink. */
 void watcher_remove(struct watcher *watcher, const struct object_id *id);
 
@@ -56,7 +59,8 @@ void watcher_remove(struct watcher *watcher, const struct object_id *id);
 void watcher_moved(struct watcher *watcher, const char *path, const struct object_id *id,
 	const struct object_id *parent);
 
-/* Waits until every change made before this call has been reported to the sink. */
+/* Waits until every change made before this call has been reported to the sink.  What is reported
+ * after it is foreign, unless watcher_changing() has announced it since. */
 void watcher_drain(struct watcher *watcher);
 
 /* The number of directories that are watched, and of those that could not be. */

@@ -94,6 +94,41 @@ static void lose_missing(struct watcher *watcher, const char *top)
 			lose_number(watcher, numbers[i], false);
 }
 
+/* ---- Changes of our own -------------------------------------------------------------------- */
+
+uint64_t watcher_path_hash(const char *path)
+{
+	return XXH3_64bits_withSeed(path, strlen(path), hash_seed());
+}
+
+static uint64_t mark(uint64_t path_hash, uint32_t value)
+{
+	return (path_hash & ~(uint64_t)UINT32_MAX) | value;
+}
+
+void watcher_closing(struct watcher *watcher, uint64_t path_hash)
+{
+	watcher->own_changes[path_hash % WATCH_OWN_SLOTS] =
+		mark(path_hash, (uint32_t)clock_now_ms());
+}
+
+void watcher_changing(struct watcher *watcher, uint64_t path_hash)
+{
+	watcher_closing(watcher, path_hash);
+	watcher->own_turns[path_hash % WATCH_OWN_SLOTS] = mark(path_hash, watcher->turn);
+}
+
+/* One event for each change of our own: another one before the next change is foreign, and so is one
+ * after a drain, which had the events of all changes before.  (A change may have two events, but it
+ * does no harm to take the second one for foreign.) */
+static bool is_foreign(struct watcher *watcher, const char *path)
+{
+	uint64_t hash = watcher_path_hash(path);
+
+	return atomic_exchange(&watcher->own_turns[hash % WATCH_OWN_SLOTS], 0) !=
+	       mark(hash, watcher->turn);
+}
+
 /* ---- Looking -------------------------------------------------------------------------------- */
 
 /* A directory was found at the name: if it is in the table, this is where it is now. */
@@ -135,6 +170,7 @@ static int look_and_tell(struct watcher *watcher, int number, const char *name)
 	change.at = position_draw();
 	r = watcher->look(watcher->look_user, &object, &change.attributes);
 	change.exists = r == 0;
+	change.is_foreign = is_foreign(watcher, path);
 	if (r < 0 && !(r == -ENOENT && *name))
 		return r;
 	if (change.exists && *name && S_ISDIR(change.attributes.mode))
@@ -282,19 +318,6 @@ static void take_touched(struct watcher *watcher)
 			take_name(watcher, watcher->touched[i], "");
 	}
 	watcher->touched_count = 0;
-}
-
-/* ---- Changes of our own -------------------------------------------------------------------- */
-
-uint64_t watcher_path_hash(const char *path)
-{
-	return XXH3_64bits_withSeed(path, strlen(path), hash_seed());
-}
-
-void watcher_changing(struct watcher *watcher, uint64_t path_hash)
-{
-	watcher->own_changes[path_hash % WATCH_OWN_SLOTS] =
-		(path_hash & ~(uint64_t)UINT32_MAX) | (uint32_t)clock_now_ms();
 }
 
 static bool is_echo(struct watcher *watcher, const struct inotify_event *event, uint32_t now_ms)

@@ -47,6 +47,9 @@ struct watcher {
 
 	/* By the hash of the path, of which the upper half is kept, with the time in ms. */
 	atomic_uint_fast64_t own_changes[WATCH_OWN_SLOTS];
+	/* The same, with the value of `turn`, until an event of that path. */
+	atomic_uint_fast64_t own_turns[WATCH_OWN_SLOTS];
+	atomic_uint turn; /* counts drains, when they are done */
 
 	pthread_mutex_t mutex;
 	pthread_cond_t drained;

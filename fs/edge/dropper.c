@@ -9,7 +9,12 @@
 #include "ops/support/clock.h"
 #include "ops/support/thread.h"
 
-enum { SENT_WAIT_MS = 100, LISTED_MAX = 16, READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES };
+enum {
+	SENT_WAIT_MS = 100,
+	STEP_MS = 50,
+	LISTED_MAX = 16,
+	READ_AHEAD_BYTES = 2 * SESSION_REQUEST_MAX_BYTES
+};
 
 static const uint64_t WRITTEN_MS = 80; /* a map may be written back in several requests */
 
@@ -40,7 +45,8 @@ struct dropper {
 	TAILQ_HEAD(, late_drop) late;       /* the oldest first */
 	uint64_t late_count, request_count; /* of all so far */
 	unsigned waiting;
-	unsigned draining; /* of those; pages are dropped although they are being written */
+	unsigned draining;    /* of those; pages are dropped although they are being written */
+	unsigned catching_up; /* ... if others have changed them */
 	bool ending;
 };
 
@@ -247,8 +253,16 @@ static struct listed *find_listed(struct dropper *d, const struct inode *inode)
 	return NULL;
 }
 
-int dropper_drop(
-	struct dropper *d, struct inode *inode, bool pages, const struct inode_version *found)
+/* With the lock held. */
+static enum drops_mode mode_now(const struct dropper *d)
+{
+	if (d->draining)
+		return DROPS_HURRY;
+	return d->catching_up ? DROPS_BARRIER : DROPS_USUAL;
+}
+
+static int drop_or_want(struct dropper *d, struct inode *inode, bool pages, bool is_pressing,
+	const struct inode_version *found)
 {
 	enum drop_what what = DROP_NOTHING;
 	const struct listed *listed;
@@ -262,15 +276,27 @@ int dropper_drop(
 		return -EALREADY;
 	}
 	has_room = want(d, inode, pages, found);
+	if (is_pressing)
+		drops_press(&d->drops, inode);
 	if (has_room)
-		what = drops_take(&d->drops, inode, d->draining ? DROPS_HURRY : DROPS_USUAL,
-			clock_now_ns(), &due_ns);
+		what = drops_take(&d->drops, inode, mode_now(d), clock_now_ns(), &due_ns);
 	if (due_ns)
 		wake_thread(d, due_ns);
 	pthread_mutex_unlock(&d->lock);
 	if (!has_room)
 		return drop(d, inode, pages);
 	return what ? tell(d, inode, what, NULL, NULL) : 0;
+}
+
+int dropper_drop(
+	struct dropper *d, struct inode *inode, bool pages, const struct inode_version *found)
+{
+	return drop_or_want(d, inode, pages, false, found);
+}
+
+int dropper_drop_foreign(struct dropper *d, struct inode *inode, const struct inode_version *found)
+{
+	return drop_or_want(d, inode, true, true, found);
 }
 
 /* With a bound, as a drop may wait for a page that is being read.  With the lock held. */
@@ -358,8 +384,7 @@ void dropper_unlocking(
 		drops_unlock(&d->drops, inode, lock);
 	else
 		drops_relock(&d->drops, inode, lock);
-	if (drops_is_wanted(&d->drops, inode, d->draining ? DROPS_HURRY : DROPS_USUAL,
-		    clock_now_ns(), &due_ns))
+	if (drops_is_wanted(&d->drops, inode, mode_now(d), clock_now_ns(), &due_ns))
 		wake_thread(d, due_ns);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -425,14 +450,19 @@ static bool drop_late(struct dropper *d)
 /* With the lock held.  False: nothing may be dropped now. */
 static bool drop_next(struct dropper *d, uint64_t *ret_due_ns)
 {
-	enum drops_mode mode = d->draining ? DROPS_HURRY : DROPS_USUAL;
+	enum drops_mode mode = mode_now(d);
 	enum drop_what what;
 	struct inode *inode = drops_next(&d->drops, mode, clock_now_ns(), &what, ret_due_ns);
 
 	if (!inode)
 		return false;
-	if (what == DROP_PAGES && !d->draining && dropper_is_being_written(inode)) {
+	if (what == DROP_PAGES && mode != DROPS_HURRY && dropper_is_being_written(inode) &&
+		!(mode == DROPS_BARRIER && drops_is_pressing(&d->drops, inode))) {
+		bool is_pressing = drops_is_pressing(&d->drops, inode);
+
 		want(d, inode, true, NULL);
+		if (is_pressing)
+			drops_press(&d->drops, inode);
 		drops_end(&d->drops, inode);
 		return true;
 	}
@@ -513,6 +543,13 @@ void dropper_free(struct dropper *d)
 	free(d);
 }
 
+/* With the lock held, which is released meanwhile. */
+static int await_step(struct dropper *d, struct op_context *ctx)
+{
+	clock_cond_wait_ms(&d->sent, &d->lock, STEP_MS);
+	return ctx && op_interrupted(ctx) ? -EINTR : 0;
+}
+
 /* With the lock held: drops pages that were left out before. */
 static bool has_late(const struct dropper *d, uint64_t number)
 {
@@ -521,22 +558,45 @@ static bool has_late(const struct dropper *d, uint64_t number)
 	return oldest && oldest->number <= number;
 }
 
-void dropper_drain(struct dropper *d)
+/* `ctx` NULL: nothing interrupts it.  With the lock held. */
+static int await_sent(struct dropper *d, enum drops_mode mode, struct op_context *ctx)
 {
-	uint64_t now_ns = clock_now_ns(), number;
+	uint64_t until_ns = clock_now_ns(), number;
+	int r = 0;
 
-	pthread_mutex_lock(&d->lock);
-	d->draining++;
 	d->waiting++;
-	wake_thread(d, 0);
-	while (!drops_are_sent(&d->drops, now_ns) && !d->ending)
-		pthread_cond_wait(&d->sent, &d->lock);
+	while (!drops_are_sent(&d->drops, mode, until_ns, clock_now_ns()) && !d->ending && r == 0)
+		r = await_step(d, ctx);
 	number = d->late_count;
 	if (has_late(d, number))
 		pthread_cond_signal(&d->is_due);
-	while (has_late(d, number) && !d->ending)
-		pthread_cond_wait(&d->sent, &d->lock);
-	d->draining--;
+	while (has_late(d, number) && !d->ending && r == 0)
+		r = await_step(d, ctx);
 	d->waiting--;
+	return r;
+}
+
+void dropper_drain(struct dropper *d)
+{
+	pthread_mutex_lock(&d->lock);
+	d->draining++;
+	wake_thread(d, 0);
+	await_sent(d, DROPS_HURRY, NULL);
+	d->draining--;
 	pthread_mutex_unlock(&d->lock);
+}
+
+int dropper_catch_up(struct dropper *d, struct op_context *ctx)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->drops.count || !TAILQ_EMPTY(&d->late)) {
+		d->catching_up++;
+		pthread_cond_signal(&d->is_due);
+		r = await_sent(d, DROPS_BARRIER, ctx);
+		d->catching_up--;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return r;
 }

@@ -28,6 +28,11 @@ bool dropper_is_being_written(const struct inode *inode);
 int dropper_drop(struct dropper *dropper, struct inode *inode, bool pages,
 	const struct inode_version *found);
 
+/* The same for pages that others have changed for certain: before a lock is granted
+ * (dropper_catch_up()) it does not wait for the end of writes. */
+int dropper_drop_foreign(
+	struct dropper *dropper, struct inode *inode, const struct inode_version *found);
+
 /* The file was locked: the holder must read what the last one wrote, perhaps through another mount,
  * though the feed may not have reported it yet.  `found`: the current version; NULL: not known, or
  * one more change may not show in it. */
@@ -71,3 +76,7 @@ void dropper_replied(struct dropper *dropper, unsigned number, struct inode *ino
 /* Waits until everything so far has been sent: waits for locks, but not for maps that are being
  * written. */
 void dropper_drain(struct dropper *dropper);
+
+/* Waits until everything so far has been sent that need not wait for a lock, or, unless it is
+ * foreign, for a map that is being written.  -EINTR. */
+int dropper_catch_up(struct dropper *dropper, struct op_context *ctx);

@@ -258,8 +258,10 @@ enum drops_added drops_want(struct drops *d, struct inode *inode, bool pages,
 		drop->version = (struct inode_version){0};
 	else
 		drop->version = *version;
-	if (!drop->wanted)
+	if (!drop->wanted) {
 		drop->wanted_ns = now_ns;
+		drop->is_pressing = false;
+	}
 	if (pages)
 		drop->not_before_ns = not_before_ns;
 	else
@@ -277,7 +279,8 @@ static uint64_t due(
 
 	if (until_ns)
 		return until_ns;
-	if (drop->wanted != DROP_PAGES || mode != DROPS_USUAL)
+	if (drop->wanted != DROP_PAGES || mode >= DROPS_HURRY ||
+		(mode == DROPS_BARRIER && drop->is_pressing))
 		return 0;
 	return drop->not_before_ns > now_ns ? drop->not_before_ns : 0;
 }
@@ -340,6 +343,22 @@ bool drops_end(struct drops *d, const struct inode *inode)
 	return remove_unused(d, drop);
 }
 
+void drops_press(struct drops *d, const struct inode *inode)
+{
+	struct drop *drop = find(d, inode);
+
+	if (drop)
+		drop->is_pressing = true;
+}
+
+bool drops_is_pressing(const struct drops *d, const struct inode *inode)
+{
+	for (unsigned i = 0; i < d->count; i++)
+		if (d->drops[i].inode == inode)
+			return d->drops[i].is_pressing;
+	return false;
+}
+
 bool drops_is_under_way(const struct drops *d, const struct inode *inode)
 {
 	for (unsigned i = 0; i < d->count; i++)
@@ -359,13 +378,15 @@ bool drops_is_wanted(struct drops *d, const struct inode *inode, enum drops_mode
 	return true;
 }
 
-bool drops_are_sent(const struct drops *d, uint64_t until_ns)
+bool drops_are_sent(const struct drops *d, enum drops_mode mode, uint64_t until_ns, uint64_t now_ns)
 {
 	for (unsigned i = 0; i < d->count; i++) {
 		const struct drop *drop = &d->drops[i];
 
-		if ((drop->wanted && drop->wanted_ns <= until_ns) ||
-			(drop->under_way && drop->taken_ns <= until_ns))
+		if (drop->under_way && drop->taken_ns <= until_ns)
+			return false;
+		if (drop->wanted && drop->wanted_ns <= until_ns &&
+			(mode != DROPS_BARRIER || !due(d, drop, mode, now_ns)))
 			return false;
 	}
 	return true;

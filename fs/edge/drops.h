@@ -38,6 +38,7 @@ struct drops {
 		uint64_t wanted_ns, not_before_ns;
 		uint64_t taken_ns;  /* when the first of what is being sent was wanted */
 		uint64_t repeat_ns; /* 0: not at all */
+		bool is_pressing;
 	} drops[DROPS_MAX];
 	struct held {
 		const struct inode *inode;
@@ -70,12 +71,17 @@ enum drops_added drops_want(struct drops *drops, struct inode *inode, bool pages
 
 /* Takes what may be dropped of this inode, or of any one, now: it is told to the kernel, and
  * drops_end() follows.  0 or NULL: nothing; `*ret_due_ns` becomes earlier where something will be
- * (0: never).  HURRY: without waiting for a map.  GRANT: whatever is locked. */
-enum drops_mode { DROPS_USUAL, DROPS_HURRY, DROPS_GRANT };
+ * (0: never).  BARRIER: what drops_press() was called for does not wait for a map; HURRY: nothing
+ * does.  GRANT: whatever is locked. */
+enum drops_mode { DROPS_USUAL, DROPS_BARRIER, DROPS_HURRY, DROPS_GRANT };
 enum drop_what drops_take(struct drops *drops, const struct inode *inode, enum drops_mode mode,
 	uint64_t now_ns, uint64_t *ret_due_ns);
 struct inode *drops_next(struct drops *drops, enum drops_mode mode, uint64_t now_ns,
 	enum drop_what *ret_what, uint64_t *ret_due_ns);
+
+/* Others have changed the content, for certain: its drop, which is wanted, is pressing. */
+void drops_press(struct drops *drops, const struct inode *inode);
+bool drops_is_pressing(const struct drops *drops, const struct inode *inode);
 
 /* The drop has been sent.  True: the entry is gone. */
 bool drops_end(struct drops *drops, const struct inode *inode);
@@ -87,8 +93,10 @@ bool drops_is_under_way(const struct drops *drops, const struct inode *inode);
 bool drops_is_wanted(struct drops *drops, const struct inode *inode, enum drops_mode mode,
 	uint64_t now_ns, uint64_t *ret_due_ns);
 
-/* Everything that was wanted until then has been sent (but for repetitions). */
-bool drops_are_sent(const struct drops *drops, uint64_t until_ns);
+/* Everything that was wanted until then has been sent (but for repetitions), or with DROPS_BARRIER
+ * everything that may be. */
+bool drops_are_sent(
+	const struct drops *drops, enum drops_mode mode, uint64_t until_ns, uint64_t now_ns);
 
 /* A lock was granted through this mount: drops_decide() says what must be done before the reply to
  * its holder.  DROPS: everything is wanted, taken (DROPS_GRANT) and sent; after a while that may be

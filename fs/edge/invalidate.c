@@ -15,6 +15,7 @@
 enum {
 	QUEUE_MAX = 65536,
 	NO_MEMORY_MS = 50, /* until work that failed for want of memory is tried again */
+	PASS_MS = 50,      /* between two calls of op_interrupted() */
 };
 
 /* ---- The queue --------------------------------------------------------------------- */
@@ -59,6 +60,7 @@ static void enqueue(struct invalidator *v, struct queued *entry)
 			entry->next = lost;
 		lost = entry ? entry : lost;
 	} else {
+		entry->number = ++v->number;
 		*v->last = entry;
 		v->last = &entry->next;
 		v->count++;
@@ -275,8 +277,8 @@ void invalidator_handle_next(struct invalidator *v)
 {
 	const bool lost = v->lost;
 	struct superseded *superseded = lost ? NULL : v->superseded;
-	struct queued *entry = lost || superseded ? NULL : take_first(v);
-	const bool expire = !lost && !superseded && !entry && v->expire;
+	const bool expire = !lost && !superseded && v->expire;
+	struct queued *entry = lost || superseded || expire ? NULL : take_first(v);
 	struct repeat *repeat = lost || superseded || entry || expire ? NULL : take_repeat(v);
 
 	v->lost = false;
@@ -285,6 +287,7 @@ void invalidator_handle_next(struct invalidator *v)
 	if (expire)
 		v->expire = false;
 	v->busy = true;
+	v->busy_number = entry ? entry->number : 0;
 	pthread_mutex_unlock(&v->lock);
 	if (lost)
 		invalidate_everything(v->session, "");
@@ -449,22 +452,46 @@ void invalidator_free(struct invalidator *v)
 	free(v);
 }
 
-/* With the lock held. */
-static bool is_settled(const struct invalidator *v)
+/* Whether everything up to the change of that number has been handled; those that came later do not
+ * count, or others could delay it for ever.  With the lock held. */
+static bool has_passed(const struct invalidator *v, uint64_t number)
 {
-	return !invalidator_has_work(v) && !v->waiting && !v->busy;
+	return !(v->busy && v->busy_number <= number) &&
+	       !(v->first && v->first->number <= number) &&
+	       !(v->waiting && v->waiting->number <= number) && !v->superseded && !v->lost &&
+	       !v->expire && !is_repeat_due(v);
+}
+
+/* `ctx` NULL: nothing interrupts it. */
+static int pass(struct invalidator *v, struct op_context *ctx)
+{
+	uint64_t number;
+	int r = 0;
+
+	pthread_mutex_lock(&v->lock);
+	if (atomic_exchange(&v->session->caches_unwatched, false))
+		v->expire = true;
+	number = v->number;
+	if (!has_passed(v, number)) /* usually there is nothing to wake the thread for */
+		pthread_cond_broadcast(&v->changed);
+	while (!has_passed(v, number) && !v->ending && r == 0) {
+		clock_cond_wait_ms(&v->changed, &v->lock, PASS_MS);
+		if (ctx && op_interrupted(ctx))
+			r = -EINTR;
+	}
+	pthread_mutex_unlock(&v->lock);
+	return r;
 }
 
 void invalidator_drain(struct invalidator *v)
 {
-	pthread_mutex_lock(&v->lock);
-	if (atomic_exchange(&v->session->caches_unwatched, false))
-		v->expire = true;
-	if (!is_settled(v)) /* each command ends with a drain: usually there is nothing to wake the
-			     * thread for */
-		pthread_cond_broadcast(&v->changed);
-	while (!is_settled(v) && !v->ending)
-		pthread_cond_wait(&v->changed, &v->lock);
-	pthread_mutex_unlock(&v->lock);
+	pass(v, NULL);
 	dropper_drain(v->session->dropper);
+}
+
+int invalidator_catch_up(struct invalidator *v, struct op_context *ctx)
+{
+	int r = pass(v, ctx);
+
+	return r < 0 ? r : dropper_catch_up(v->session->dropper, ctx);
 }

@@ -46,3 +46,7 @@ void invalidator_retry_handle_added(struct invalidator *invalidator);
 /* Waits until the kernel was notified of all changes that the feed brought so far, and of
  * everything that it caches by time only (unwatched directories, files with several links). */
 void invalidator_drain(struct invalidator *invalidator);
+
+/* The same before a lock is given to its holder, but it does not wait for what has to wait itself
+ * (drops of files that are locked here, or mapped and being written).  -EINTR. */
+int invalidator_catch_up(struct invalidator *invalidator, struct op_context *ctx);

@@ -11,6 +11,7 @@
 
 struct queued {
 	struct queued *next;
+	uint64_t number;      /* of all so far */
 	struct change change; /* `path` points to the text below */
 	char path[];
 };
@@ -38,11 +39,13 @@ struct invalidator {
 	struct queued *first, **last;           /* lock, as all below */
 	struct queued *waiting, **last_waiting; /* deferred until a change of our own ends */
 	size_t count;                           /* of both */
+	uint64_t number;                        /* of the last one that came */
 	struct own_change *own;
 	struct superseded *superseded;
 	struct repeat *repeats, **last_repeat; /* the first one due comes first */
 	uint64_t retry_handles_due_ns;         /* when to close some; 0: there is none */
-	bool busy;                             /* the thread handles one */
+	bool busy;                             /* the thread handles one ... */
+	uint64_t busy_number;                  /* ... of the queue; 0: something else */
 	atomic_bool ending;
 	bool lost;   /* changes were dropped: rescan everything */
 	bool expire; /* invalidate what is cached by time only */

@@ -44,22 +44,32 @@ void invalidate_entry(struct session *s, struct inode *parent, const char *name)
 		invalidator_repeat_later(s->invalidator, parent, name);
 }
 
+enum stale { STALE_ATTRIBUTES, STALE_PAGES, STALE_FOREIGN };
+
+static int drop_inode(
+	struct session *s, struct inode *inode, enum stale stale, const struct inode_version *found)
+{
+	if (stale == STALE_FOREIGN)
+		return dropper_drop_foreign(s->dropper, inode, found);
+	return dropper_drop(s->dropper, inode, stale == STALE_PAGES, found);
+}
+
 /* While the answer that introduces the inode is on its way, the kernel does not know it: expiring
  * the entry waits for that.  `found`: what is there now, or NULL. */
 static void drop_child(struct session *s, struct inode *parent, const char *name,
-	struct inode *child, bool pages, const struct inode_version *found)
+	struct inode *child, enum stale stale, const struct inode_version *found)
 {
-	int r = dropper_drop(s->dropper, child, pages, found);
+	int r = drop_inode(s, child, stale, found);
 
 	if (r == -ENOENT && parent) {
 		invalidate_entry(s, parent, name);
-		r = dropper_drop(s->dropper, child, pages, found);
+		r = drop_inode(s, child, stale, found);
 	}
 	/* The answer to a lookup has attributes, too. */
 	if (r == -EALREADY && parent)
 		invalidate_expire(s, parent, name);
 	else if (r == -EALREADY)
-		dropper_drop(s->dropper, child, pages, NULL);
+		drop_inode(s, child, stale, NULL);
 }
 
 /* ---- The log ------------------------------------------------------------------------------- */
@@ -109,8 +119,9 @@ static void note_lost(struct session *s, const char *path)
  * the workspace's clock; or a write that had set the mtime but not yet the content when the kernel
  * looked: so the kernel asks again.  `path`: to be logged if it is news; NULL: it has been. */
 static void object_changed(struct session *s, struct inode *parent, const char *name,
-	struct inode *inode, const struct attributes *now, const char *path)
+	struct inode *inode, const struct change *change, const char *path)
 {
+	const struct attributes *now = &change->attributes;
 	struct inode_version version;
 	struct inode_state known;
 	struct inode_note note;
@@ -119,21 +130,25 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 	inode_table_state(s->mount->inodes, inode, &known);
 	if (memcmp(&known.version, &version, sizeof(version)) == 0) {
 		if (known.writers)
-			drop_child(s, parent, name, inode, false, &version);
+			drop_child(s, parent, name, inode, STALE_ATTRIBUTES, &version);
 		if (!inode->is_directory)
-			drop_child(s, parent, name, inode, true, &version);
+			drop_child(s, parent, name, inode,
+				change->is_foreign ? STALE_FOREIGN : STALE_PAGES, &version);
 		return;
 	}
 	if (known.writers) {
 		/* Most likely our own writes, but perhaps not only: the kernel compares the
-		 * times before it trusts its pages again. */
-		drop_child(s, parent, name, inode, false, &version);
+		 * times before it trusts its pages again.  Others' may have the times of ours. */
+		drop_child(s, parent, name, inode,
+			change->is_foreign ? STALE_FOREIGN : STALE_ATTRIBUTES, &version);
 	} else {
 		inode_table_note(s->mount->inodes, inode, now, &note);
 		/* A writer may have set the mtime back; ctime moves in any case. */
 		drop_child(s, parent, name, inode,
 			note.data_changed || version.ctime_ns != known.version.ctime_ns ||
-				S_ISLNK(now->mode),
+					S_ISLNK(now->mode)
+				? STALE_PAGES
+				: STALE_ATTRIBUTES,
 			&version);
 	}
 	/* The kernel comes first: the log's thread would take the processor.  Names in a directory
@@ -230,8 +245,7 @@ static void handle_entry(struct session *s, const struct change *change)
 	if (change->exists)
 		inode = inode_table_find_id(table, &change->attributes.id);
 	if (inode)
-		object_changed(
-			s, parent, name, inode, &change->attributes, is_logged ? NULL : path);
+		object_changed(s, parent, name, inode, change, is_logged ? NULL : path);
 	else if (!parent)
 		note_change(s, path, change->exists ? &change->attributes.id : NULL);
 	if (parent && s->observer)

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "fs/edge/dropper.h"
+#include "fs/edge/invalidate.h"
 #include "fs/edge/virtual.h"
 #include "ops/support/cleanup.h"
 #include "ops/support/clock.h"
@@ -462,11 +463,30 @@ static const struct inode_version *find_version(
 	return ret_version;
 }
 
+/* The holder of a lock relies on seeing what the last one did before it released it, perhaps
+ * through another mount: names and other files as well.  The workspace has told what that was. */
+static int refresh(struct request *r, struct open_handle *handle, const struct file_lock *lock)
+{
+	const struct file_lock none = {.kind = lock->kind,
+		.type = LOCK_NONE,
+		.owner = lock->owner,
+		.offset = lock->offset,
+		.length = lock->length};
+	struct inode_version version;
+	int result = invalidator_catch_up(r->session->invalidator, &r->op);
+
+	if (result < 0)
+		workspace_lock(&r->op, handle->file, &none, false);
+	else
+		dropper_locked(r->session->dropper, handle->inode, lock,
+			find_version(r, handle, &version));
+	return result;
+}
+
 static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi,
 	const struct file_lock *lock, bool wait)
 {
 	bool may_block = lock->type != LOCK_NONE;
-	struct inode_version version;
 	struct open_handle *handle;
 	struct request r;
 	int result;
@@ -482,11 +502,8 @@ static void take_lock(fuse_req_t fuse, fuse_ino_t ino, struct fuse_file_info *fi
 		session_thread_block();
 	dropper_unlocking(r.session->dropper, handle->inode, lock, r.op.pid);
 	result = workspace_lock(&r.op, handle->file, lock, wait);
-	/* The holder of a lock relies on seeing what the last one wrote, perhaps through another
-	 * mount, without waiting for the change feed. */
 	if (result == 0 && lock->type != LOCK_NONE)
-		dropper_locked(r.session->dropper, handle->inode, lock,
-			find_version(&r, handle, &version));
+		result = refresh(&r, handle, lock);
 	if (may_block)
 		session_thread_unblock();
 	request_finish(&r, result);

@@ -42,9 +42,8 @@ int cached_process_next(struct op_context *ctx, struct process *process, void *b
 	if (r < 0 || ret_event->type != EXEC_EXIT)
 		return r;
 	cached_enter(c);
-	c->exec_ms = cached_now_ms();
 	c->changes++;
-	tree_command_ran(c->tree, c->exec_ms + 1); /* unwatched directories may have changed */
+	cached_expire_unwatched(c);
 	cached_leave(c);
 	return r;
 }

@@ -63,7 +63,8 @@ static bool guess_size(
 	uint64_t now_ms = cached_now_ms();
 
 	if (!file->dirty || x->writers != 1 || extra_is_locked(x) || !sized->ms ||
-		now_ms - sized->ms >= SIZE_GUESS_MS || sized->write_count != x->write_count ||
+		now_ms - sized->ms >= SIZE_GUESS_MS || sized->ms <= c->expired_ms ||
+		sized->write_count != x->write_count ||
 		tree_get_attributes(c->tree, &x->id, now_ms, ret_attributes) != TREE_WATCHED)
 		return false;
 	if (ret_attributes->size_bytes < sized->written_end)
@@ -354,14 +355,16 @@ off_t cached_seek(struct op_context *ctx, struct open_file *open_file, off_t off
  */
 
 /* The new holder of a lock must see what the last one wrote: facts from before the grant no longer
- * count, even if an event confirms them later.  If the reply has no attributes of the file, cached
- * attributes are not used while the handle is open. */
+ * count, even if an event confirms them later.  What was changed in other files has been told when
+ * the workspace grants the lock, if it is watched.  If the reply has no attributes of the file,
+ * cached attributes are not used while the handle is open. */
 static void granted(struct cached *c, struct cached_file *file, const struct asking *asking)
 {
 	const struct attributes *outcome = &asking->outcome->object;
 	struct extra *x = file->extra;
 
 	file->has_locks = true;
+	cached_expire_unwatched(c);
 	x->granted_ms = cached_now_ms();
 	if (outcome->mode && asking->look.at && object_id_equal(&outcome->id, &x->id)) {
 		cached_learn_attributes(c, &asking->look, outcome, FROM_LOOK, NULL);

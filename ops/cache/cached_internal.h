@@ -173,7 +173,7 @@ struct cached {
 	bool feed;             /* the inner workspace has a change feed */
 	atomic_bool stopping;  /* may be read without the lock */
 	uint64_t lost_ms;      /* when events were last lost */
-	uint64_t exec_ms;      /* when a command last ended */
+	uint64_t expired_ms;   /* when facts that no event backs last expired */
 	struct unheard *unheard;
 	TAILQ_HEAD(content_list, content)
 	contents;                      /* attached content, most recently used first ... */
@@ -306,8 +306,11 @@ struct asking {
 	struct facts facts, *outcome; /* what a change left; `outcome`: `facts`, or the caller's */
 };
 
+/* What no event backs, others may have changed: a command has ended, or a lock was granted. */
+void cached_expire_unwatched(struct cached *c);
+
 /* A look at position `at` that was requested at `asked_ms`.  It counts from now on, or from
- * `asked_ms` if a command has ended since. */
+ * `asked_ms` if cached_expire_unwatched() was called since. */
 struct tree_look cached_look(const struct cached *c, uint64_t at, uint64_t asked_ms);
 
 /* Adds a call of the inner workspace to the statistics and to the smoothed round trip. */

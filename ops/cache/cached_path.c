@@ -37,10 +37,16 @@ void cached_leave(struct cached *c)
 	}
 }
 
+void cached_expire_unwatched(struct cached *c)
+{
+	c->expired_ms = cached_now_ms();
+	tree_expire_unwatched(c->tree, c->expired_ms + 1);
+}
+
 struct tree_look cached_look(const struct cached *c, uint64_t at, uint64_t asked_ms)
 {
 	return (struct tree_look){
-		.at = at, .ms = asked_ms <= c->exec_ms ? asked_ms : cached_now_ms()};
+		.at = at, .ms = asked_ms <= c->expired_ms ? asked_ms : cached_now_ms()};
 }
 
 void cached_count_trip(struct cached *c, uint64_t started_ms)

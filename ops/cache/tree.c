@@ -231,16 +231,16 @@ int tree_learn_loss(struct tree *t, const struct tree_look *look)
 	return 0;
 }
 
-void tree_command_ran(struct tree *t, uint64_t now_ms)
+void tree_expire_unwatched(struct tree *t, uint64_t now_ms)
 {
-	t->command_ms = now_ms;
+	t->expired_ms = now_ms;
 }
 
 /* ---- What is known ------------------------------------------------------------------------- */
 
 static bool is_young(const struct tree *t, uint64_t looked_ms, uint64_t now_ms)
 {
-	return looked_ms >= t->command_ms && now_ms < looked_ms + t->options.ttl_ms;
+	return looked_ms >= t->expired_ms && now_ms < looked_ms + t->options.ttl_ms;
 }
 
 static enum tree_validity validity_at(const struct tree *t, const struct directory_facts *d,

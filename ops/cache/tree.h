@@ -79,8 +79,9 @@ int tree_learn_watch(struct tree *t, const struct tree_look *look,
  * position of the former one. */
 int tree_learn_loss(struct tree *t, const struct tree_look *look);
 
-/* A command has run: earlier looks at unwatched directories are no longer valid. */
-void tree_command_ran(struct tree *t, uint64_t now_ms);
+/* A command has run, or a lock was granted: earlier looks at unwatched directories are no longer
+ * valid. */
+void tree_expire_unwatched(struct tree *t, uint64_t now_ms);
 
 /* ---- What is known ------------------------------------------------------------------------- */
 

@@ -104,7 +104,7 @@ struct tree {
 	uint64_t highest;          /* highest position of all facts so far */
 	uint64_t lost_at;          /* looks below this position are not backed */
 	uint64_t evicted_at;       /* highest position of the objects that were dropped */
-	uint64_t command_ms; /* tree_command_ran(): older looks at unwatched names are stale */
+	uint64_t expired_ms; /* tree_expire_unwatched(): older looks at unwatched names are stale */
 	uint64_t links_at;   /* attributes of files with several links are stale up to here */
 	size_t names;
 	size_t sweep_hand, clean_hand; /* the buckets of `objects` that were last swept, cleaned */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What changes at the workspace shows on the mount, and no update is lost: the mount against
 # its workspace, and two mounts of one workspace.
-# OPERATIONS, SEED and LIMIT_MS make the random work longer, repeat it, or allow more delay.
+# OPERATIONS, SEED, LIMIT_MS and ROUNDS make the work longer, repeat it, or allow more delay.
 # shellcheck source=tests/mounted/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -40,6 +40,111 @@ test_random_work_agrees_with_the_model_across_reconnects() {
 	wait "$breaker"
 	grep -q '"reconnects":[[:space:]]*[1-9]' "$mnt/.isthmus/status" || fail "no connection was lost"
 	return "$status"
+}
+
+# locked_counters PLACE PLACE: two processes at each count under a lock.  The counter is the locked file, or
+# one in another directory: replaced by a rename, written in place, open all the time or opened each time.
+locked_counters() {
+	python3 - "$1" "$2" "${ROUNDS:-40}" <<-'END'
+		import fcntl, os, struct, sys, time
+		places, rounds = sys.argv[1:3], int(sys.argv[3])
+
+		def ofd(f, what):
+		    fcntl.fcntl(f, fcntl.F_OFD_SETLKW, struct.pack("hhqqixxxx", what, 0, 0, 0, 0))
+		ways = {"flock": (lambda f: fcntl.flock(f, fcntl.LOCK_EX), lambda f: fcntl.flock(f, fcntl.LOCK_UN)),
+		        "ofd": (lambda f: ofd(f, fcntl.F_WRLCK), lambda f: ofd(f, fcntl.F_UNLCK)),
+		        "posix": (lambda f: fcntl.lockf(f, fcntl.LOCK_EX), lambda f: fcntl.lockf(f, fcntl.LOCK_UN))}
+
+		def replaced(place, locked):
+		    def step():
+		        n = int(open(f"{place}/side/counter").read())
+		        temporary = f"{place}/side/new{os.getpid()}"
+		        with open(temporary, "w") as f:
+		            f.write(str(n + 1))
+		        os.rename(temporary, f"{place}/side/counter")
+		    return step
+		def in_place(fd):
+		    def step():
+		        n = int(os.pread(fd, 20, 0))
+		        os.pwrite(fd, b"%08d" % (n + 1), 0)
+		    return step
+		def locked_file(place, locked):
+		    return in_place(locked)
+		def other_file(place, locked):
+		    return in_place(os.open(f"{place}/side/counter", os.O_RDWR))
+		def opened_anew(place, locked):
+		    def step():
+		        with open(f"{place}/side/counter", "r+") as f:
+		            n = int(f.read())
+		            f.seek(0)
+		            f.write("%08d" % (n + 1))
+		    return step
+
+		def count(place, way, counter):
+		    lock, unlock = ways[way]
+		    fd = os.open(f"{place}/locks/{way}.{counter.__name__}", os.O_RDWR)
+		    step = counter(place, fd)
+		    for i in range(rounds):
+		        lock(fd)
+		        step()
+		        unlock(fd)
+
+		def run(way, counter):
+		    start = b"%08d" % 1000
+		    for d in "locks", "side":
+		        os.makedirs(f"{places[1]}/{d}", exist_ok=True)
+		    name = f"locks/{way}.{counter.__name__}"
+		    value = name if counter is locked_file else "side/counter"
+		    for n in {name, value}:
+		        with open(f"{places[1]}/{n}", "wb") as f:
+		            f.write(start)
+		    for place in places:
+		        end = time.monotonic() + 20
+		        while True:
+		            try:
+		                if open(f"{place}/{value}", "rb").read() == start and open(f"{place}/{name}", "rb"): break
+		            except OSError as e:
+		                pass
+		            assert time.monotonic() < end, (place, value)
+		    children = []
+		    for place in places * 2:
+		        pid = os.fork()
+		        if pid == 0:
+		            try:
+		                count(place, way, counter)
+		                os._exit(0)
+		            except BaseException as error:
+		                print(way, counter.__name__, place, repr(error), flush=True)
+		                os._exit(1)
+		        children.append(pid)
+		    failed = sum(os.waitpid(pid, 0)[1] != 0 for pid in children)
+		    for place in places:
+		        with open(f"{place}/{name}", "r+") as f:
+		            ways[way][0](f)
+		            got = int(open(f"{place}/{value}").read())
+		            ways[way][1](f)
+		        want = 1000 + len(children) * rounds
+		        if got != want or failed:
+		            print(f"{way} {counter.__name__}: {want - got} of {want - 1000} lost, {failed} failed, seen at {place}", flush=True)
+		            return False
+		    return True
+
+		assert all([run(way, counter) for way in ways
+		            for counter in (replaced, locked_file, other_file, opened_anew)])
+	END
+}
+
+# All that was done before a lock was released is seen by its next holder, names and other files as well.
+# (POSIX.md: directories are locked by the kernel here, for this mount only.)
+test_a_lock_shows_what_was_done_under_it_there() {
+	need python3
+	locked_counters "$mnt" "$backing"
+}
+
+test_a_lock_shows_what_was_done_under_it_through_another_mount() {
+	need python3
+	second_mount
+	locked_counters "$mnt" "$mnt2"
 }
 
 # The kernel does not cache the first miss of a name.

@@ -299,9 +299,22 @@ int dropper_drop(
 	return kernel_inode_of(inode) == NONE ? -ENOENT : 0;
 }
 
+int dropper_drop_foreign(
+	struct dropper *d, struct inode *inode, const struct inode_version *found)
+{
+	return dropper_drop(d, inode, true, found);
+}
+
 void dropper_drain(struct dropper *d)
 {
 	(void)d;
+}
+
+int dropper_catch_up(struct dropper *d, struct op_context *ctx)
+{
+	(void)d;
+	(void)ctx;
+	return 0;
 }
 
 bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms)

@@ -124,7 +124,7 @@ static void test_what_nobody_watches_is_valid_for_its_time(void)
 	check_name(TREE_BRIEFLY, 7, "x", 149);
 	check_name(TREE_ASK, 7, "x", 150);
 	learn(200, "x", 7);
-	tree_command_ran(tree, 201);
+	tree_expire_unwatched(tree, 201);
 	check_name(TREE_ASK, 7, "x", 202);
 }
 

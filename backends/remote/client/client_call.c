@@ -303,6 +303,7 @@ static int take_reply(struct remote *remote, uint32_t id, uint8_t *payload, size
 		call->body = body;
 		call->base = remote_base(remote);
 		call->position = position ? position + call->base : 0;
+		call->changes = remote->feed_received;
 		ours = finish_call(call, result);
 		payload = NULL;
 	}

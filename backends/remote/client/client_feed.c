@@ -432,6 +432,14 @@ void remote_unwatch(struct workspace *w, const struct object_ref *directory)
 	lane_send(remote->lane, LANE_URGENT, FRAME_UNWATCH, 0, &writer);
 }
 
+void remote_feed_await(struct remote *remote, uint64_t received)
+{
+	pthread_mutex_lock(&remote->lock);
+	while (remote->feed_runs && (int64_t)(received - remote->feed_delivered) > 0)
+		pthread_cond_wait(&remote->feed_moved, &remote->lock);
+	pthread_mutex_unlock(&remote->lock);
+}
+
 void remote_feed_stop(struct remote *remote)
 {
 	bool runs;

@@ -293,6 +293,10 @@ void remote_feed_lost(struct remote *remote);
 void remote_feed_again(struct remote *remote);
 
 void remote_feed_stop(struct remote *remote);
+
+/* Waits until those that were received when `received` was remote->feed_received have been
+ * delivered.  Not for the far end, so nothing interrupts it. */
+void remote_feed_await(struct remote *remote, uint64_t received);
 /* `since` 0: it could not be watched. */
 void remote_note_watched(
 	struct remote *remote, const char *path, const struct object_id *id, uint64_t since);

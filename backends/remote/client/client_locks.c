@@ -24,6 +24,11 @@ static int64_t take_grant(void *user, struct remote_request *request, int64_t re
 	result = remote_request_finish(request, result);
 	if (result < 0 || grant->lock->type == LOCK_NONE)
 		return result;
+	/* What others changed before they released it was told before this reply; but for what is
+	 * not watched. */
+	remote_feed_await(remote, call->changes);
+	if (remote->unwatched || !remote->sink)
+		remote_object_changed(remote, NULL, at);
 	file->has_locks = true; /* until it is closed */
 	if (grant->lock->type == LOCK_EXCLUSIVE)
 		file->has_exclusive = true;

@@ -87,6 +87,7 @@ struct call {
 	struct wire_writer content;     /* of WRITE_DETACHED: a frame's, kept until the reply */
 	int64_t result;
 	uint64_t position; /* of the reply; 0: none */
+	uint64_t changes;  /* remote->feed_received when the reply came */
 	uint64_t base;     /* what positions of the session that it came in are added to */
 	uint8_t *payload;  /* of the reply */
 	struct wire_reader body;

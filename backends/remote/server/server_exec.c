@@ -163,6 +163,7 @@ void server_process_run(struct server_process *p)
 	p->ended = true;
 	pthread_cond_broadcast(&server->moved);
 	pthread_mutex_unlock(&server->lock);
+	server_tell_loss(server);
 	send_exit(p, &event);
 	process_put(p);
 }

@@ -95,15 +95,22 @@ static void send_change(struct server *server, const struct change *change)
 		server->feed_lost = true;
 }
 
-/* Under feed_lock. */
-static void send_loss(struct server *server)
+/* Once no more than `waiting_max_bytes` wait to be sent.  Under feed_lock. */
+static void send_loss(struct server *server, size_t waiting_max_bytes)
 {
 	const struct change rescan = {.kind = CHANGE_RESCAN, .path = "", .at = server->feed_at};
 
-	if (!server->feed_lost || lane_waiting_bytes(server->lane) > FEED_MAX_BYTES / 2)
+	if (!server->feed_lost || lane_waiting_bytes(server->lane) > waiting_max_bytes)
 		return;
 	server->feed_lost = false;
 	send_change(server, &rescan);
+}
+
+void server_tell_loss(struct server *server)
+{
+	pthread_mutex_lock(&server->feed_lock);
+	send_loss(server, SIZE_MAX);
+	pthread_mutex_unlock(&server->feed_lock);
 }
 
 void server_tick(struct server *server)
@@ -112,7 +119,7 @@ void server_tick(struct server *server)
 	 * system, and this one must not wait. */
 	if (pthread_mutex_trylock(&server->feed_lock) != 0)
 		return;
-	send_loss(server);
+	send_loss(server, FEED_MAX_BYTES / 2);
 	pthread_mutex_unlock(&server->feed_lock);
 }
 
@@ -133,7 +140,7 @@ static void feed(void *user, const struct change *change)
 			sent.hash = hash.digest;
 		send_change(server, &sent);
 	}
-	send_loss(server);
+	send_loss(server, FEED_MAX_BYTES / 2);
 	pthread_mutex_unlock(&server->feed_lock);
 }
 

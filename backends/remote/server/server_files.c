@@ -569,6 +569,7 @@ int64_t handle_lock(struct job *job, struct wire_writer *out)
 		r = server_wait_for_writes(job);
 	if (r == 0)
 		r = workspace_lock(&job->ctx, ref.handle->file, &lock, wait);
+	server_tell_loss(job->server);
 	if (r == 0)
 		put_start(job, out, ref.handle->file, inline_bytes);
 	return r;

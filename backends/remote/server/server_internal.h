@@ -237,6 +237,10 @@ void server_object_done(struct server_object *object);
 /* What watches may be quicker than the request that asks for the feed. */
 int server_begin_feed(struct server *server);
 
+/* If changes were lost, tells so now, however much waits to be sent: ahead of an answer that comes
+ * after all changes until then. */
+void server_tell_loss(struct server *server);
+
 /* Sends the output of a process, which handle_exec() started, to its end. */
 void server_process_run(struct server_process *process);
 

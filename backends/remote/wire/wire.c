@@ -295,6 +295,8 @@ void wire_put_facts(struct wire_writer *w, const struct facts *facts)
 		wire_put_attributes(w, &facts->object);
 }
 
+enum change_flags { CHANGE_IS_HASHED = 1 << 0, CHANGE_IS_FOREIGN = 1 << 1 };
+
 void wire_put_change(struct wire_writer *w, const struct change *change)
 {
 	wire_put_number(w, change->kind);
@@ -305,7 +307,8 @@ void wire_put_change(struct wire_writer *w, const struct change *change)
 	if (!change->exists)
 		return;
 	wire_put_attributes(w, &change->attributes);
-	wire_put_number(w, change->hash != NULL);
+	wire_put_number(w, (change->hash ? CHANGE_IS_HASHED : 0) |
+				   (change->is_foreign ? CHANGE_IS_FOREIGN : 0));
 	if (change->hash)
 		wire_put_raw(w, change->hash, HASH_BYTES);
 }
@@ -532,6 +535,8 @@ void wire_get_facts(struct wire_reader *r, struct facts *facts)
 
 void wire_get_change(struct wire_reader *r, struct change *change)
 {
+	uint64_t flags;
+
 	*change = (struct change){0};
 	change->kind = (enum change_kind)wire_get_number_max(r, CHANGE_UNWATCHED);
 	change->path = wire_get_path(r);
@@ -541,6 +546,8 @@ void wire_get_change(struct wire_reader *r, struct change *change)
 	if (!change->exists)
 		return;
 	wire_get_attributes(r, &change->attributes);
-	if (wire_get_number_max(r, 1))
+	flags = wire_get_number_max(r, CHANGE_IS_HASHED | CHANGE_IS_FOREIGN);
+	change->is_foreign = flags & CHANGE_IS_FOREIGN;
+	if (flags & CHANGE_IS_HASHED)
 		change->hash = wire_get_raw(r, HASH_BYTES);
 }
