@@ -9,7 +9,7 @@
 #include "tools/text/edits.h"
 #include "tools/text/patch.h"
 
-enum { ALL_FILES_MAX_BYTES = 256 << 20, TRIES_MAX = 5, AROUND = 3, SHOWN_LINES_MAX = 60 };
+enum { ALL_FILES_MAX_BYTES = 256 << 20, TRIES_MAX = 20, AROUND = 3, SHOWN_LINES_MAX = 60 };
 
 static const char input_schema[] =
 	"{\"type\":\"object\",\"properties\":{\"patch\":{\"type\":\"string\",\"minLength\":1},"

@@ -27,6 +27,50 @@ test_files_change_at_the_workspace() {
 	expect a.txt "$(ls -A "$mnt/new")" 'no litter'
 }
 
+# edit_lines ROOT PREFIX: one call for each of 20 lines.
+edit_lines() {
+	local i
+
+	for i in $(seq 20); do
+		"$ISTHMUS" tool edit --root "$1" --yes many --old-text "$2$i old" --new-text "$2$i new" >/dev/null || return 1
+	done
+}
+
+# Tool calls on two mounts, and a program at the workspace that locks the file, change lines of one file.
+test_no_edit_is_lost_beside_those_of_another_mount() {
+	need python3
+	[ -n "$backing" ] || skip "nobody else can change a mem: workspace"
+	local first second
+
+	second_mount
+	for i in $(seq 20); do printf '%s\n' "a$i old" "b$i old" "c$i old"; done >"$backing/many"
+	wait_for 10 cmp "$backing/many" "$mnt/many"
+	wait_for 10 cmp "$backing/many" "$mnt2/many"
+	edit_lines "$mnt" a &
+	first=$!
+	edit_lines "$mnt2" b &
+	second=$!
+	python3 - "$backing/many" <<-'END'
+		import fcntl, os, sys, time
+		path = sys.argv[1]
+		for i in range(1, 21):
+		    while True:
+		        with open(path) as file:
+		            fcntl.flock(file, fcntl.LOCK_EX)
+		            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+		                text = file.read()
+		                with open(path + ".new", "w") as new:
+		                    new.write(text.replace(f"c{i} old", f"c{i} new"))
+		                os.rename(path + ".new", path)
+		                break
+		    time.sleep(0.01)
+	END
+	wait "$first" || fail "an edit through the first mount failed"
+	wait "$second" || fail "an edit through the second mount failed"
+	expect 60 "$(grep -c new "$backing/many")" "lines that were changed"
+	expect 60 "$(wc -l <"$backing/many")" "lines"
+}
+
 test_the_log_knows_the_call() {
 	local out
 

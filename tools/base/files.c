@@ -359,12 +359,28 @@ char *files_encoding(const void *content, size_t size)
 	return ask_magic(MAGIC_MIME_ENCODING, content, size);
 }
 
+int files_lock_fd(int fd, bool (*interrupted)(void *user), void *user)
+{
+	static const struct timespec pause = {.tv_nsec = 10000000};
+
+	for (int i = 0; i < 1000; i++) {
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+			return 0;
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (interrupted && interrupted(user))
+			return -EINTR;
+		nanosleep(&pause, NULL);
+	}
+	return -ETIMEDOUT;
+}
+
 int files_lock(const struct files_root *root, const char *path, bool (*interrupted)(void *user),
 	void *user)
 {
-	static const struct timespec pause = {.tv_nsec = 10000000};
 	cleanup_free char *parent = strndup(path, path_parent_length(path));
 	cleanup_fd int fd = -1;
+	int r;
 
 	if (!parent)
 		return -ENOMEM;
@@ -373,16 +389,8 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
 		parent[path_parent_length(parent)] = '\0';
 	if (fd < 0)
 		return fd;
-	for (int i = 0; i < 1000; i++) {
-		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-			return steal_fd(&fd);
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return -errno;
-		if (interrupted && interrupted(user))
-			return -EINTR;
-		nanosleep(&pause, NULL);
-	}
-	return -ETIMEDOUT;
+	r = files_lock_fd(fd, interrupted, user);
+	return r < 0 ? r : steal_fd(&fd);
 }
 
 /* ---- Similar names -------------------------------------------------------- */

@@ -68,9 +68,15 @@ enum files_write_flags {
  * leave other content: of the overwriting and of putting the old content back, and -EIO of a rename
  * that was made.
  * `expected` (may be NULL): the status when the caller read the file; -ESTALE if it has changed.
- * Callers exclude each other by files_lock(). */
+ * Callers exclude each other by files_lock(); those on another mount of the workspace, where the
+ * kernel does not ask for locks of directories, and other programs by a flock of the file that is
+ * replaced, which is held from the comparison with `expected` on.  -ETIMEDOUT: somebody holds it
+ * for 10 s. */
 int files_write(const struct files_root *root, const char *path, const void *content, size_t size,
 	unsigned flags, const struct stat *expected);
+
+/* As flock(2), exclusively.  Otherwise as files_lock(). */
+int files_lock_fd(int fd, bool (*interrupted)(void *user), void *user);
 
 /* Keeps other tool calls from changing entries of the directory of `path`, until the caller closes
  * the returned descriptor.  `path` need not exist.  `interrupted` (may be NULL) ends the wait.

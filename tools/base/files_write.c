@@ -197,10 +197,17 @@ struct target {
 	const struct stat *expected;
 };
 
-static int check_expected(const struct target *target)
+/* Until target->fd is closed; that of a file which is at the path no longer keeps nobody out, but
+ * then it is not the expected one. */
+static int lock_and_check(const struct target *target)
 {
 	struct stat now;
+	int r = target->fd < 0 ? 0 : files_lock_fd(target->fd, NULL, NULL);
 
+	/* There may be no locks, or none for who opened it only to read (NFS). */
+	if (r < 0 && r != -EOPNOTSUPP && r != -ENOSYS && r != -ENOLCK && r != -EBADF &&
+		r != -EINVAL)
+		return r;
 	if (!target->expected)
 		return 0;
 	if (fstatat(target->directory, target->name, &now, AT_SYMLINK_NOFOLLOW) < 0)
@@ -222,7 +229,7 @@ static int write_beside(struct target *target, const void *content, size_t size,
 	if (r == 0 && fsync(t.fd) < 0)
 		r = -errno;
 	if (r == 0)
-		r = check_expected(target);
+		r = lock_and_check(target);
 	if (r == 0)
 		r = temporary_rename(&t, target->name, must_create);
 	return r;
@@ -310,7 +317,7 @@ static int write_in_place(struct target *target, const void *content, size_t siz
 			break;
 		old.size += (size_t)got;
 	}
-	r = check_expected(target);
+	r = lock_and_check(target);
 	if (r < 0)
 		return r;
 	/* Reserve the space first, so that a full disk cannot leave half of the content. */
