@@ -844,7 +844,7 @@ def next_change(after=[0]):
     r = p.Reader(client.next_of(p.CHANGE).payload)
     kind, path, directory, position, exists = r.number(), r.path(), r.object_id(), r.number(), r.number()
     attributes = r.attributes() if exists else None
-    if exists and r.number():
+    if exists and r.number() & 1:
         r.raw(16)
     r.end()
     same(True, position > 0 and position >= after[0])
