@@ -29,13 +29,18 @@ static struct command_interrupt interrupt_of(struct op_context *ctx)
 	return (struct command_interrupt){ctx->interrupted ? is_interrupted : NULL, ctx};
 }
 
-static int start_command(struct workspace *workspace, const struct exec_request *request,
-	struct command **ret_command)
+static int start_command(struct op_context *ctx, struct workspace *workspace,
+	const struct exec_request *request, struct command **ret_command)
 {
 	cleanup_fd int cwd_fd =
 		local_open_path(local_from(workspace), request->cwd, O_PATH | O_DIRECTORY, 0);
 
-	return cwd_fd < 0 ? cwd_fd : command_start(request, cwd_fd, ret_command);
+	if (cwd_fd < 0)
+		return cwd_fd;
+	/* What is reported at a later position was changed since. */
+	local_drain(local_from(workspace));
+	local_draw(ctx);
+	return command_start(request, cwd_fd, ret_command);
 }
 
 int local_exec(struct op_context *ctx, struct workspace *workspace,
@@ -50,7 +55,7 @@ int local_exec(struct op_context *ctx, struct workspace *workspace,
 	if (request->flags & EXEC_STREAM)
 		r = socket_stream_open(request->argv, interrupt_of(ctx), &process->stream);
 	else
-		r = start_command(workspace, request, &process->command);
+		r = start_command(ctx, workspace, request, &process->command);
 	if (r < 0)
 		return r;
 	*ret_process = &steal_ptr(&process)->base;

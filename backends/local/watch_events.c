@@ -118,9 +118,9 @@ void watcher_changing(struct watcher *watcher, uint64_t path_hash)
 	watcher->own_turns[path_hash % WATCH_OWN_SLOTS] = mark(path_hash, watcher->turn);
 }
 
-/* One event for each change of our own: another one before the next change is foreign, and so is one
- * after a drain, which had the events of all changes before.  (A change may have two events, but it
- * does no harm to take the second one for foreign.) */
+/* One event for each change of our own: another one before the next change is foreign, and so is
+ * one after a drain, which had the events of all changes before.  (A change may have two events,
+ * but it does no harm to take the second one for foreign.) */
 static bool is_foreign(struct watcher *watcher, const char *path)
 {
 	uint64_t hash = watcher_path_hash(path);
@@ -144,9 +144,10 @@ static void follow(
 	pthread_mutex_unlock(&watcher->mutex);
 }
 
-/* Looks at the name in a watched directory ("": at the directory itself), and reports what is
+/* `mask`: of the events that tell of it; a file that is only closed has not changed.
+ * Looks at the name in a watched directory ("": at the directory itself), and reports what is
  * there.  An error: that is unknown, as the directory is not where it was, or cannot be read. */
-static int look_and_tell(struct watcher *watcher, int number, const char *name)
+static int look_and_tell(struct watcher *watcher, int number, const char *name, uint32_t mask)
 {
 	struct change change = {.kind = CHANGE_ENTRY};
 	struct object_ref object = {0};
@@ -170,7 +171,7 @@ static int look_and_tell(struct watcher *watcher, int number, const char *name)
 	change.at = position_draw();
 	r = watcher->look(watcher->look_user, &object, &change.attributes);
 	change.exists = r == 0;
-	change.is_foreign = is_foreign(watcher, path);
+	change.is_foreign = mask & ~(uint32_t)IN_CLOSE_WRITE && is_foreign(watcher, path);
 	if (r < 0 && !(r == -ENOENT && *name))
 		return r;
 	if (change.exists && *name && S_ISDIR(change.attributes.mode))
@@ -197,9 +198,9 @@ static bool keep_missed(struct watcher *watcher, int number, const char *name)
 	return true;
 }
 
-static void take_name(struct watcher *watcher, int number, const char *name)
+static void take_name(struct watcher *watcher, int number, const char *name, uint32_t mask)
 {
-	int r = look_and_tell(watcher, number, name);
+	int r = look_and_tell(watcher, number, name, mask);
 
 	if (r < 0 && !(path_misses_object(r) && keep_missed(watcher, number, name)))
 		lose_number(watcher, number, false);
@@ -214,7 +215,8 @@ void watch_take_missed(struct watcher *watcher)
 		for (struct missed **at = &watcher->missed; *at;) {
 			struct missed *missed = *at;
 
-			if (look_and_tell(watcher, missed->number, missed->name) < 0) {
+			if (look_and_tell(watcher, missed->number, missed->name, IN_ALL_EVENTS) <
+				0) {
 				at = &missed->next;
 				continue;
 			}
@@ -294,14 +296,15 @@ static bool speaks_for_itself(struct watcher *watcher, int number)
 	return result;
 }
 
-static void look_after(struct watcher *watcher, const struct inotify_event *event)
+/* `mask`: of all events of this name in the batch. */
+static void look_after(struct watcher *watcher, const struct inotify_event *event, uint32_t mask)
 {
 	if (event->mask & (IN_Q_OVERFLOW | IN_IGNORED | IN_MOVE_SELF))
 		return;
 	if (event->len)
-		take_name(watcher, event->wd, event->name);
+		take_name(watcher, event->wd, event->name, mask);
 	else if (speaks_for_itself(watcher, event->wd))
-		take_name(watcher, event->wd, "");
+		take_name(watcher, event->wd, "", mask);
 }
 
 static void take_touched(struct watcher *watcher)
@@ -315,7 +318,7 @@ static void take_touched(struct watcher *watcher)
 			watch->touched = false;
 		pthread_mutex_unlock(&watcher->mutex);
 		if (watch)
-			take_name(watcher, watcher->touched[i], "");
+			take_name(watcher, watcher->touched[i], "", 0);
 	}
 	watcher->touched_count = 0;
 }
@@ -381,19 +384,26 @@ static void look_after_all(struct watcher *watcher, size_t size, bool directorie
 	const struct inotify_event *event;
 
 	for (size_t at = 0; at < size; at += sizeof(*event) + event->len) {
+		const uint32_t *slot;
+
 		event = event_at(watcher, at);
-		if (*slot_of(watcher, event) == at + 1 &&
-			(event->len && event->mask & IN_ISDIR) == directories)
-			look_after(watcher, event);
+		slot = slot_of(watcher, event);
+		if (*slot == at + 1 && (event->len && event->mask & IN_ISDIR) == directories)
+			look_after(watcher, event, watcher->masks[slot - watcher->last_event]);
 	}
 }
 
 void watch_take_batch(struct watcher *watcher, size_t size)
 {
 	memset(watcher->last_event, 0, sizeof(watcher->last_event));
+	memset(watcher->masks, 0, sizeof(watcher->masks));
 	for (size_t at = 0; at < size;
-		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
-		*slot_of(watcher, event_at(watcher, at)) = (uint32_t)at + 1;
+		at += sizeof(struct inotify_event) + event_at(watcher, at)->len) {
+		uint32_t *slot = slot_of(watcher, event_at(watcher, at));
+
+		*slot = (uint32_t)at + 1;
+		watcher->masks[slot - watcher->last_event] |= event_at(watcher, at)->mask;
+	}
 	for (size_t at = 0; at < size;
 		at += sizeof(struct inotify_event) + event_at(watcher, at)->len)
 		take_event(watcher, event_at(watcher, at));
@@ -432,7 +442,7 @@ static void take_mount(void *user, const char *path)
 	lose_missing(watcher, path);
 	number = parent && *path ? number_at(watcher, parent) : -1;
 	if (number >= 0) {
-		take_name(watcher, number, path_name(path));
+		take_name(watcher, number, path_name(path), IN_ALL_EVENTS);
 		return;
 	}
 	change.at = position_draw();

@@ -69,6 +69,7 @@ struct watcher {
 	size_t touched_count;
 	uint64_t charged_until_ns;              /* see read_and_gather() in watch.c */
 	uint32_t last_event[WATCH_BATCH_SLOTS]; /* of each name in the batch: its offset + 1 */
+	uint32_t masks[WATCH_BATCH_SLOTS];      /* ... and of all events of that name */
 	_Alignas(struct inotify_event) char batch[WATCH_BATCH_BYTES];
 };
 

@@ -11,6 +11,7 @@ enum { FIRST_CAPACITY = 64 };
 
 struct changed_path {
 	struct changed_path *next; /* in the bucket of the table */
+	uint64_t at;               /* the highest position of its changes */
 	char text[];
 };
 
@@ -29,9 +30,9 @@ static void **path_link(void *entry)
 	return (void **)&((struct changed_path *)entry)->next;
 }
 
-static bool is_known(const struct changed_paths *paths, const char *path)
+static struct changed_path *find(const struct changed_paths *paths, const char *path)
 {
-	const struct changed_path *at =
+	struct changed_path *at =
 		paths->known.buckets ? hash_table_bucket(&paths->known, text_hash(path)) : NULL;
 
 	while (at && strcmp(at->text, path) != 0)
@@ -58,13 +59,15 @@ static bool make_room(struct changed_paths *paths)
 	return true;
 }
 
-void changed_paths_add(struct changed_paths *paths, const char *path)
+void changed_paths_add(struct changed_paths *paths, const char *path, uint64_t at)
 {
 	size_t length = strlen(path) + 1;
-	struct changed_path *copy = NULL;
+	struct changed_path *copy = find(paths, path);
 
-	if (is_known(paths, path))
+	if (copy) {
+		copy->at = at > copy->at ? at : copy->at;
 		return;
+	}
 	if (paths->known.count < CHANGED_PATHS_MAX &&
 		paths->bytes + length <= CHANGED_PATHS_MAX_BYTES && make_room(paths))
 		copy = malloc(sizeof(*copy) + length);
@@ -72,11 +75,31 @@ void changed_paths_add(struct changed_paths *paths, const char *path)
 		paths->truncated = true;
 		return;
 	}
+	copy->at = at;
 	memcpy(copy->text, path, length);
 	hash_table_insert(&paths->known, copy, path_hash, path_link);
 	paths->names[paths->known.count - 1] = copy->text;
 	paths->names[paths->known.count] = NULL;
 	paths->bytes += length;
+}
+
+void changed_paths_forget(struct changed_paths *paths, uint64_t at)
+{
+	size_t kept = 0, count = paths->known.count;
+
+	for (size_t i = 0; i < count; i++) {
+		struct changed_path *path = find(paths, paths->names[i]);
+
+		if (path->at > at) {
+			paths->names[kept++] = path->text;
+			continue;
+		}
+		paths->bytes -= strlen(path->text) + 1;
+		hash_table_remove(&paths->known, path, path_hash, path_link);
+		free(path);
+	}
+	if (paths->names)
+		paths->names[kept] = NULL;
 }
 
 void changed_paths_done(struct changed_paths *paths)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "ops/support/hash_table.h"
 
@@ -21,7 +22,10 @@ struct changed_paths {
 	bool truncated;          /* at least one path is missing */
 };
 
-/* Adds a copy of the path, unless it is in the set.  Sets `truncated` if there is no room or
- * memory. */
-void changed_paths_add(struct changed_paths *paths, const char *path);
+/* Adds a copy of the path, unless it is in the set, which was found changed at position `at`.  Sets
+ * `truncated` if there is no room or memory. */
+void changed_paths_add(struct changed_paths *paths, const char *path, uint64_t at);
+
+/* Removes the paths that were last found changed at `at` or before. */
+void changed_paths_forget(struct changed_paths *paths, uint64_t at);
 void changed_paths_done(struct changed_paths *paths);

@@ -27,7 +27,8 @@ enum {
 
 /* ---- What changed meanwhile ------------------------------------------------------ */
 
-bool control_exec_note_change(struct control_server *server, const char *path, uint32_t own_age_ms)
+bool control_exec_note_change(
+	struct control_server *server, const char *path, uint32_t own_age_ms, uint64_t at)
 {
 	int64_t now_ms = clock_now_ms();
 	bool taken;
@@ -37,7 +38,7 @@ bool control_exec_note_change(struct control_server *server, const char *path, u
 		if (!path)
 			run->changed.truncated = true;
 		else if (own_age_ms >= now_ms - run->started_ms)
-			changed_paths_add(&run->changed, path);
+			changed_paths_add(&run->changed, path, at);
 	}
 	taken = server->commands;
 	pthread_mutex_unlock(&server->lock);
@@ -445,6 +446,7 @@ static void run_command(
 	if (outcome.result == 0)
 		mount_drain_changes(m);
 	delist(run);
+	changed_paths_forget(&run->changed, run->since);
 
 	if (outcome.result == 0) {
 		outcome.flags = LOG_HAS_EXIT;

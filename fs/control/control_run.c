@@ -195,6 +195,7 @@ int control_run(struct exec_run *run, const struct exec_request *exec, struct op
 	ctx->interrupted = output_interrupted;
 	ctx->interrupted_data = run;
 	r = workspace_exec(ctx, run->connection->server->mount->workspace, exec, &run->process);
+	run->since = ctx->served.position;
 	if (r == 0)
 		r = thread_start(
 			&run->reader, "control-input", READER_STACK_BYTES, reader_run, run);

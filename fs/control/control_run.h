@@ -22,6 +22,7 @@ struct exec_run {
 	struct connection *connection;
 	struct process *process;
 	int64_t started_ms; /* of clock_now_ms() */
+	uint64_t since;     /* position from before it was started; 0: not known */
 	uint64_t start_ns;  /* of its record, whose caller is looked up meanwhile; 0: it is not */
 	atomic_bool client_gone;
 	atomic_bool ended;

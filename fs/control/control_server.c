@@ -422,12 +422,12 @@ static void work(void *user)
 
 /* ---- For the rest of the daemon -------------------------------------------------- */
 
-static bool note_change(struct mount *m, const char *path, uint32_t own_age_ms)
+static bool note_change(struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at)
 {
 	bool taken;
 
 	pthread_rwlock_rdlock(&control_lock);
-	taken = m->control && control_exec_note_change(m->control, path, own_age_ms);
+	taken = m->control && control_exec_note_change(m->control, path, own_age_ms, at);
 	pthread_rwlock_unlock(&control_lock);
 	return taken;
 }

@@ -62,5 +62,6 @@ void control_forward(struct connection *connection, const cJSON *request);
 void control_search(struct connection *connection, const cJSON *request);
 
 /* Adds the path (NULL: unknown paths, which sets `truncated`) to the changed paths of every running
- * command.  False: no command runs. */
-bool control_exec_note_change(struct control_server *server, const char *path, uint32_t own_age_ms);
+ * command.  As mount_note_change(). */
+bool control_exec_note_change(
+	struct control_server *server, const char *path, uint32_t own_age_ms, uint64_t at);

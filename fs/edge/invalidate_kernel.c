@@ -88,11 +88,12 @@ static void record_foreign(struct session *s, const char *path, bool more)
 }
 
 /* A change by others, unless a command or a request of this mount made it. */
-static void note_change(struct session *s, const char *path, const struct object_id *id)
+static void note_change(
+	struct session *s, const char *path, const struct object_id *id, uint64_t at)
 {
 	uint64_t now_ms = clock_now_ms();
 
-	if (mount_note_change(s->mount, path, foreign_own_age(&s->foreign, path, id, now_ms)))
+	if (mount_note_change(s->mount, path, foreign_own_age(&s->foreign, path, id, now_ms), at))
 		return;
 	switch (foreign_judge(&s->foreign, path, id, now_ms)) {
 	case FOREIGN_NOT:
@@ -106,10 +107,19 @@ static void note_change(struct session *s, const char *path, const struct object
 	}
 }
 
+/* The same without a record in the log. */
+static void note_foreign(struct session *s, const char *path, const struct change *change)
+{
+	const struct object_id *id = change->exists ? &change->attributes.id : NULL;
+
+	mount_note_change(
+		s->mount, path, foreign_own_age(&s->foreign, path, id, clock_now_ms()), change->at);
+}
+
 /* Changes at or below `path` were missed. */
 static void note_lost(struct session *s, const char *path)
 {
-	if (!mount_note_change(s->mount, NULL, UINT32_MAX))
+	if (!mount_note_change(s->mount, NULL, UINT32_MAX, UINT64_MAX))
 		record_foreign(s, path, true);
 }
 
@@ -155,7 +165,7 @@ static void object_changed(struct session *s, struct inode *parent, const char *
 	 * have events of their own. */
 	if (path && (!inode->is_directory || known.version.mode != version.mode ||
 			    known.version.uid != version.uid || known.version.gid != version.gid))
-		note_change(s, path, &now->id);
+		note_change(s, path, &now->id, change->at);
 }
 
 /* The kernel's entry was removed, or replaced. */
@@ -179,7 +189,7 @@ static bool name_changed(struct session *s, struct inode *parent, const char *na
 		NAME_AS_KNOWN)
 		return false;
 	drop_name(s, parent, name, lost);
-	note_change(s, path, found ? &found->id : NULL);
+	note_change(s, path, found ? &found->id : NULL, change->at);
 	if (lost)
 		inode_table_loss_sent(s->mount->inodes, lost);
 	inode_table_unref(s->mount->inodes, lost);
@@ -242,12 +252,15 @@ static void handle_entry(struct session *s, const struct change *change)
 		before.is_ours = foreign_is_own(&s->foreign, path,
 			change->exists ? &change->attributes.id : NULL, clock_now_ms());
 	is_logged = parent && name_changed(s, parent, name, change, path);
+	/* It may be known already, from a lookup that was quicker than its report. */
+	if (parent && !is_logged && change->is_foreign)
+		note_foreign(s, path, change);
 	if (change->exists)
 		inode = inode_table_find_id(table, &change->attributes.id);
 	if (inode)
 		object_changed(s, parent, name, inode, change, is_logged ? NULL : path);
 	else if (!parent)
-		note_change(s, path, change->exists ? &change->attributes.id : NULL);
+		note_change(s, path, change->exists ? &change->attributes.id : NULL, change->at);
 	if (parent && s->observer)
 		tell_observer(s, parent, change, &before);
 	inode_table_unref(table, inode);

@@ -1,8 +1,8 @@
 #include "fs/mount/mount.h"
 
-bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms)
+bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at)
 {
-	return m->control_calls && m->control_calls->note_change(m, path, own_age_ms);
+	return m->control_calls && m->control_calls->note_change(m, path, own_age_ms, at);
 }
 
 static uint32_t swap_ids(const struct mount *m, uint32_t id, uint32_t one, uint32_t other)

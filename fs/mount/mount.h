@@ -49,7 +49,8 @@ struct mount;
 
 /* What the control server does for the layers below it; set before the mount serves. */
 struct mount_control {
-	bool (*note_change)(struct mount *m, const char *path, uint32_t own_age_ms);
+	bool (*note_change)(
+		struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at);
 
 	/* Connections and commands under way. */
 	void (*usage)(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);
@@ -82,8 +83,9 @@ struct mount {
 
 /* `path` was changed (NULL: changes were missed): commands that run now may have done it, unless a
  * request of this mount did since they began.  `own_age_ms`: milliseconds since one did;
- * UINT32_MAX: none.  False: no command runs. */
-bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms);
+ * UINT32_MAX: none.  `at`: position of the look that found it; a command that was started later has
+ * not done it.  False: no command runs. */
+bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at);
 
 /* --idmap, in both directions: as seen on this machine <-> at the workspace.  Two ids are
  * exchanged, so the mapping is its own inverse. */

@@ -233,6 +233,50 @@ print(sum(name.startswith("many/") for name in record["changed"]))')" "paths"
 	rm -r "$mnt/many"
 }
 
+# count_changed DIRECTORY: how many paths below it the last command is said to have changed.
+count_changed() {
+	"$ISTHMUS" log "$mnt" --op exec --json -n 1 | python3 -c '
+import json, sys
+print(sum(name.startswith(sys.argv[1] + "/") for name in json.loads(sys.stdin.readline()).get("changed", [])))' "$1"
+}
+
+# The reports of these changes are on their way when the command starts.
+test_what_others_changed_before_a_command_is_not_listed() {
+	local i counts=
+
+	mkdir "$mnt/before"
+	ls "$mnt/before" >/dev/null
+	for i in $(seq 10); do
+		for name in {1..200}; do : >"$backing/before/$i.$name"; done
+		at -- sh -c 'echo x >"before/by-command.$1"' sh "$i"
+		counts+=" $(count_changed before)"
+	done
+	rm -r "$mnt/before"
+	expect " 1 1 1 1 1 1 1 1 1 1" "$counts" "paths"
+}
+
+# Lookups that find what the command has made before its report comes.
+test_what_is_seen_before_it_is_reported_is_listed() {
+	local looker
+
+	mkdir "$mnt/seen"
+	ls "$mnt/seen" >/dev/null
+	python3 -c '
+import os, sys
+while not os.path.exists(sys.argv[1] + "/end"):
+    for name in range(1, 1001):
+        try:
+            open(f"{sys.argv[1]}/{name}").read()
+        except FileNotFoundError:
+            break' "$mnt/seen" &
+	looker=$!
+	at -- sh -c 'cd seen; for i in $(seq 1000); do echo "$i" >"$i"; done'
+	: >"$mnt/seen/end"
+	wait "$looker"
+	expect 1000 "$(count_changed seen)" "paths"
+	rm -r "$mnt/seen"
+}
+
 test_secrets_do_not_reach_the_log() {
 	local other=$tmp/other
 

@@ -658,10 +658,11 @@ static void test_the_exit_tells_what_changed_and_where_it_stands_in_the_log(void
 	start_server();
 	fd = start_command("echo ready; read line; exit 7");
 	usleep(300000);
-	mount_note_change(&mount_, "a/b", UINT32_MAX);
-	mount_note_change(&mount_, "a/b", UINT32_MAX);
-	mount_note_change(&mount_, "c", 600000); /* this mount had, before the command began */
-	mount_note_change(&mount_, "by-another-process-here", 0);
+	mount_note_change(&mount_, "a/b", UINT32_MAX, UINT64_MAX);
+	mount_note_change(&mount_, "a/b", UINT32_MAX, UINT64_MAX);
+	mount_note_change(
+		&mount_, "c", 600000, UINT64_MAX); /* this mount had, before the command began */
+	mount_note_change(&mount_, "by-another-process-here", 0, UINT64_MAX);
 	CHECK_RC(0, control_send(fd, CONTROL_STDIN, "\n", 1));
 	CHECK_RC(CONTROL_EXIT, read_to_end(fd, &payload, &output));
 	end = cJSON_ParseWithLength((const char *)payload.data, payload.size);
@@ -712,7 +713,7 @@ static void test_more_changes_than_are_kept_are_marked(void)
 	wait_for_command();
 	for (int i = 0; i < 2 * 8193; i++) {
 		snprintf(path, sizeof(path), "directory/%d", i / 2);
-		mount_note_change(&mount_, path, UINT32_MAX);
+		mount_note_change(&mount_, path, UINT32_MAX, UINT64_MAX);
 	}
 	changed = changed_in_reply(fd, &truncated);
 	CHECK_RC(8192, cJSON_GetArraySize(changed));
@@ -733,7 +734,7 @@ static void test_changes_that_were_missed_are_marked(void)
 	start_server();
 	fd = start_command("read line");
 	wait_for_command();
-	mount_note_change(&mount_, NULL, UINT32_MAX);
+	mount_note_change(&mount_, NULL, UINT32_MAX, UINT64_MAX);
 	changed = changed_in_reply(fd, &truncated);
 	CHECK_RC(0, cJSON_GetArraySize(changed));
 	CHECK(truncated);
@@ -758,7 +759,7 @@ static void test_the_exit_arrives_whatever_changed(void)
 	for (int i = 0; i < 100; i++) {
 		path[0] = (char)('a' + i % 26);
 		path[1] = (char)('a' + i / 26);
-		mount_note_change(&mount_, path, UINT32_MAX);
+		mount_note_change(&mount_, path, UINT32_MAX, UINT64_MAX);
 	}
 	changed = changed_in_reply(fd, &truncated);
 	CHECK(cJSON_GetArraySize(changed) > 16);

@@ -317,9 +317,10 @@ int dropper_catch_up(struct dropper *d, struct op_context *ctx)
 	return 0;
 }
 
-bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms)
+bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at)
 {
 	(void)m;
+	(void)at;
 	(void)path;
 	(void)own_age_ms;
 	return true;

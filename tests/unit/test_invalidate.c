@@ -89,9 +89,10 @@ fuse_ino_t session_ino(struct session *s, const struct inode *inode)
 	return (fuse_ino_t)(uintptr_t)inode;
 }
 
-bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms)
+bool mount_note_change(struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at)
 {
 	(void)m;
+	(void)at;
 	(void)path;
 	(void)own_age_ms;
 	return true;
