@@ -22,6 +22,7 @@ break_link() {
 			sleep 0.2
 			echo up >"$tmp/link"
 			sleep 0.6
+			until_link_is_back
 		done
 	done
 }

@@ -3,10 +3,11 @@
 # shellcheck source=tests/mounted/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# fault_now_and_then MODE SECONDS PAUSE: until the file $tmp/over is there.
+# fault_now_and_then MODE SECONDS PAUSE: until the file $tmp/over is there, each once the link has come back.
 fault_now_and_then() {
 	while [ ! -e "$tmp/over" ]; do
 		sleep "$3"
+		until_link_is_back
 		echo "$1" >"$tmp/link"
 		sleep "$2"
 		echo up >"$tmp/link"

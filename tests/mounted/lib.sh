@@ -140,6 +140,18 @@ simulate_link() {
 	mount_options=(-o "ssh_command=ssh -F $tmp/ssh/ssh_config -o ProxyCommand='$linksim --state $tmp/link --rtt-ms $1 %h %p'" "${@:2}")
 }
 
+link_is_online() {
+	grep -q '"link":[[:space:]]*"online"' "$mnt/.isthmus/status"
+}
+
+# until_link_is_back: faults that come faster than a busy machine can connect are no faults of a link, but the
+# lack of one, which calls wait for no longer than -o timeout says, and sessions no longer than -o linger.
+until_link_is_back() {
+	until link_is_online || [ -e "$tmp/over" ]; do
+		sleep 0.1
+	done
+}
+
 # ---- the daemon ---------------------------------------------------------------
 
 # prepare_backend NAME: sets $uri and $backing.
