@@ -250,6 +250,19 @@ def test_what_makes_something_run_is_guarded_by_any_way_to_it(root):
         equal(old, text_of(root, path), "unchanged: " + path)
         equal("PERMISSION_DENIED", code(ask_nobody("delete", {"path": path}, root)), "delete " + path)
     check(not os.path.exists(root + "/.git/hooks/not-yet"), "nothing is made")
+    for path in [".config/isthmus/tools.json", ".Config/Isthmus/trusted", ".pi/extensions/x.ts", ".codex/config.toml"]:
+        result = ask_nobody("bash", {"command": "echo x > " + path}, root)
+        equal("PERMISSION_DENIED", code(result), "a redirection to " + path)
+    put(root, "fine/tool", "")
+    put(root, "given.json", "[]")
+    put(os.environ["HOME"], ".config/isthmus/tools.json", json.dumps({"tools": [root + "/fine/tool"]}))
+    equal("PERMISSION_DENIED", code(ask_nobody("write", {"path": "fine/tool", "content": "x"}, root)),
+          "a tool that the user's settings name")
+    os.unlink(os.environ["HOME"] + "/.config/isthmus/tools.json")
+    equal("OK", code(ask_nobody("write", {"path": "fine/tool", "content": "x"}, root)), "which they no longer name")
+    done = subprocess.run([PROGRAM, "tool", "write", "given.json", "x", "--root", root, "--policy", root + "/given.json"],
+                          capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    equal(1, done.returncode, "the rules of --policy: %s" % done.stderr)
     for path in ["pub/new", ".gitignore", ".github/workflows/x.yml", "tools/x", ".gitattributes"]:
         equal("OK", code(ask_nobody("write", {"path": path, "content": "x"}, root)), "not guarded: " + path)
     equal("OK", code(ask_nobody("read", {"path": ".git/config"}, root)), "reading changes nothing")

@@ -455,6 +455,9 @@ void custom_end(void)
 
 void custom_use(const struct custom_options *options)
 {
+	/* "tools" of the settings file are guarded when its rules are read. */
+	for (size_t i = 0; i < options->path_count; i++)
+		guard_add(options->paths[i]);
 	custom_session_begin(options->session);
 	registry_set_loader(load, (void *)options);
 }

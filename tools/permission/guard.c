@@ -1,153 +1,13 @@
-#include "tools/permission/guard.h"
-
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <fnmatch.h>
 #include <limits.h>
 #include <string.h>
 #include <strings.h>
 
 #include "ops/support/path.h"
-#include "ops/support/utf8.h"
-#include "ops/support/visible.h"
+#include "tools/permission/guard_internal.h"
 
-enum { CONFIG_MAX_BYTES = 1 << 20, HOOKS_MAX = 1000 };
-
-static const char by_git[] = "it changes what git runs";
-static const char by_shell[] = "a shell runs it when it starts";
-static const char by_cd[] = "it runs when a shell enters its directory";
-static const char by_editor[] = "an editor runs what it names";
-static const char by_agent[] = "an agent starts the programs that it names";
-static const char by_login[] = "it runs when the user logs in";
-static const char by_us[] = "it holds the rules of this project";
-
-/* A name, or a directory and a name in it, in lower case; `*` matches anything.  Everything below a
- * matching directory is guarded as well. */
-static const struct {
-	const char *name;
-	const char *reason;
-} names[] = {
-	{".git", by_git},
-	{"git~1", by_git}, /* its short name on FAT and NTFS */
-	{".gitconfig", by_git},
-	{".config/git", by_git},
-	{".githooks", by_git},
-	{".husky", by_git},
-	{".pre-commit-config.yaml", by_git},
-	{"lefthook.yml", by_git},
-	{".lefthook.yml", by_git},
-	{".isthmus*", by_us},
-	{".envrc", by_cd},
-	{".mise.toml", by_cd},
-	{"mise.toml", by_cd},
-	{".bashrc", by_shell},
-	{".bash_profile", by_shell},
-	{".bash_login", by_shell},
-	{".bash_logout", by_shell},
-	{".bash_aliases", by_shell},
-	{".profile", by_shell},
-	{".zshrc", by_shell},
-	{".zshenv", by_shell},
-	{".zprofile", by_shell},
-	{".zlogin", by_shell},
-	{".zlogout", by_shell},
-	{".kshrc", by_shell},
-	{".cshrc", by_shell},
-	{".tcshrc", by_shell},
-	{".login", by_shell},
-	{".logout", by_shell},
-	{".config/fish", by_shell},
-	{".vscode/tasks.json", by_editor},
-	{".vscode/settings.json", by_editor},
-	{".vscode/launch.json", by_editor},
-	{".vscode/extensions", by_editor},
-	{"*.code-workspace", by_editor},
-	{".idea", by_editor},
-	{".devcontainer", by_editor},
-	{".devcontainer.json", by_editor},
-	{".vimrc", by_editor},
-	{".gvimrc", by_editor},
-	{".exrc", by_editor},
-	{".nvimrc", by_editor},
-	{".nvim.lua", by_editor},
-	{".config/nvim", by_editor},
-	{".vim", by_editor},
-	{".emacs", by_editor},
-	{".emacs.d", by_editor},
-	{".dir-locals.el", by_editor},
-	{".gdbinit", by_editor},
-	{".lldbinit", by_editor},
-	{".mcp.json", by_agent},
-	{".vscode/mcp.json", by_agent},
-	{".cursor/mcp.json", by_agent},
-	{".cursor/hooks.json", by_agent},
-	{".claude/settings*.json", by_agent},
-	{".claude/hooks", by_agent},
-	{".codex/config.toml", by_agent},
-	{".gemini/settings.json", by_agent},
-	{"opencode.json*", by_agent},
-	{".opencode", by_agent},
-	{".ssh", by_login},
-	{".config/autostart", by_login},
-	{".config/systemd", by_login},
-	{".pam_environment", by_login},
-	{".xprofile", by_login},
-	{".xsessionrc", by_login},
-	{".xinitrc", by_login},
-};
-
-/* ---- Names ------------------------------------------------------------------------- */
-
-/* Folds a name as a file system might that ignores case, invisible characters and trailing dots. */
-static void fold(const char *at, size_t size, char out[PATH_NAME_MAX_BYTES + 1])
-{
-	const uint8_t *byte = (const uint8_t *)at, *end = byte + size;
-	size_t used = 0;
-
-	while (byte < end && *byte != ':' && used < PATH_NAME_MAX_BYTES) {
-		size_t length = utf8_sequence(byte, (size_t)(end - byte));
-		uint32_t code_point = utf8_decode(byte, length);
-
-		/* The long s and the Kelvin sign fold to ASCII letters. */
-		if (code_point == 0x17f || code_point == 0x212a)
-			out[used++] = code_point == 0x17f ? 's' : 'k';
-		else if (length == 1)
-			out[used++] = (char)(*byte >= 'A' && *byte <= 'Z' ? *byte + 32 : *byte);
-		else if (!length || !visible_hides(code_point))
-			out[used++] = (char)*byte; /* no name in the table has such a byte */
-		byte += length ? length : 1;
-	}
-	while (used && strchr(". ", out[used - 1]))
-		used--;
-	out[used] = '\0';
-}
-
-const char *guard_name(const char *path)
-{
-	char folded[2 * PATH_NAME_MAX_BYTES + 2] = "", *name = folded;
-
-	while (*path) {
-		size_t length = strcspn(path, "/");
-
-		fold(path, length, name);
-		for (size_t i = 0; i < array_size(names); i++) {
-			const char *subject = strchr(names[i].name, '/') ? folded : name;
-
-			if (fnmatch(names[i].name, subject, FNM_PATHNAME) == 0)
-				return names[i].reason;
-		}
-		length += path[length] == '/';
-		path += length;
-		/* Keep the directory before the next name. */
-		length = strlen(name);
-		memmove(folded, name, length);
-		folded[length] = '/';
-		name = folded + length + 1;
-		*name = '\0';
-	}
-	return NULL;
-}
+enum { ENTRIES_MAX = 20000, GUARDED_ENTRIES_MAX = 1000, GUARDED_DEPTH_MAX = 4, LINKS_MAX = 16 };
 
 /* ---- Bare repositories ------------------------------------------------------------------ */
 
@@ -176,199 +36,293 @@ static bool is_repository(const struct files_root *root, const char *directory, 
 		       will_have(root, directory, "refs", next, size));
 }
 
-/* ---- Files that git's settings name -------------------------------------------------------- */
+/* ---- Absolute paths ----------------------------------------------------------------------------
+ */
 
-/* Settings whose value is a path, and those whose value is a command line. */
-static const char *const path_keys[] = {"hookspath", "path"};
-static const char *const command_keys[] = {"fsmonitor", "sshcommand", "editor", "pager", "program",
-	"clean", "smudge", "process", "textconv", "command", "driver", "cmd", "helper", "askpass",
-	"external", "gitproxy", "uploadpack", "receivepack", "alternaterefscommand"};
-
-static bool is_one_of(const char *const *list, size_t count, const char *word, size_t size)
+char *guard_absolute(const char *directory, const char *home, const char *word)
 {
-	for (size_t i = 0; i < count; i++)
-		if (strlen(list[i]) == size && strncasecmp(list[i], word, size) == 0)
-			return true;
-	return false;
-}
+	cleanup_free char *joined = NULL, *normal = NULL;
 
-/* Whether `word`, relative to `directory`, is `path` or a directory above it. */
-static bool leads_to(
-	const struct files_root *root, const char *directory, const char *word, const char *path)
-{
-	cleanup_free char *joined = NULL, *named = NULL, *real = NULL;
-
+	if (strncmp(word, "~/", 2) == 0) {
+		if (!home)
+			return NULL;
+		directory = home;
+		word += 2;
+	}
 	if (*word != '/') {
 		joined = path_join(directory, word);
 		if (!joined)
-			return false;
+			return NULL;
 	}
-	if ((joined ? path_normalise(joined, &named) : files_resolve(root, word, &named)) < 0 ||
-		!*named)
-		return false;
-	if (files_real_path(root, named, &real) == 0 && *real && path_is_within(path, real))
-		return true;
-	return path_is_within(path, named);
+	if (path_normalise(joined ? joined : word, &normal) < 0)
+		return NULL;
+	return string_printf("/%s", normal);
 }
 
-/* Whether a word of the command line leads to `path`.  Modifies `value`. */
-static bool command_leads_to(
-	const struct files_root *root, const char *directory, char *value, const char *path)
+/* The target of the link `path`, followed by `rest`.  NULL: no link. */
+static char *link_target(const char *path, const char *rest)
 {
-	char *rest = NULL;
+	char target[PATH_MAX];
+	ssize_t length = readlink(path, target, sizeof(target) - 1);
+	cleanup_free char *parent = strndup(path, path_parent_length(path)), *absolute = NULL;
 
-	for (char *word = strtok_r(value, " \t\"'!;&|()", &rest); word;
-		word = strtok_r(NULL, " \t\"'!;&|()", &rest))
-		if (strchr(word, '/') && leads_to(root, directory, word, path))
-			return true;
-	return false;
+	if (length <= 0 || !parent)
+		return NULL;
+	target[length] = '\0';
+	absolute = guard_absolute(parent, NULL, target);
+	return absolute ? string_printf("%s%s", absolute, rest) : NULL;
 }
 
-/* Removes quotes, and a comment after the value. */
-static void drop_quotes(char *value)
+/* `path` with links followed, even if its last names or a link's target do not exist yet.  The
+ * caller frees it; NULL: unknown. */
+static char *follow(const char *path, int links)
 {
-	char *start = value, *to = value;
-	bool quoted = false;
+	size_t length = strlen(path);
 
-	for (; *value && (quoted || !strchr("#;", *value)); value++) {
-		quoted ^= *value == '"';
-		if (*value != '"')
-			*to++ = *value;
-	}
-	while (to > start && strchr(" \t\r", to[-1]))
-		to--;
-	*to = '\0';
-}
+	while (length) {
+		cleanup_free char *above = strndup(path, length);
+		cleanup_free char *real = above ? realpath(above, NULL) : NULL, *target = NULL;
 
-/* Whether a line of .git/config in `directory` leads to `path`.  Modifies the line. */
-static bool line_leads_to(const struct files_root *root, const char *directory, const char *git,
-	char *line, const char *path)
-{
-	char *key = line + strspn(line, " \t"), *value;
-	size_t size;
-
-	if (*key == '[') { /* the first setting may follow on the same line */
-		key = strchr(key, ']');
-		if (!key)
-			return false;
-		key += 1 + strspn(key + 1, " \t");
-	}
-	value = strchr(key, '=');
-	if (!value)
-		return false;
-	size = (size_t)(value - key);
-	while (size && strchr(" \t", key[size - 1]))
-		size--;
-	value += 1 + strspn(value + 1, " \t");
-	if (!*value)
-		return false;
-	if (is_one_of(path_keys, array_size(path_keys), key, size)) {
-		drop_quotes(value);
-		/* A hooks path is relative to the work tree, an include to the config file. */
-		return leads_to(root, directory, value, path) || leads_to(root, git, value, path);
-	}
-	if (!is_one_of(command_keys, array_size(command_keys), key, size) && !strchr(value, '!'))
-		return false;
-	return command_leads_to(root, directory, value, path);
-}
-
-static bool settings_lead_to(const struct files_root *root, const char *directory, const char *path)
-{
-	cleanup_free char *git = path_join(directory, ".git");
-	cleanup_free char *file = git ? path_join(git, "config") : NULL, *text = NULL;
-	struct buffer content cleanup_buffer = {0};
-	char *rest = NULL;
-
-	if (!file || files_read(root, file, CONFIG_MAX_BYTES, &content, NULL) < 0)
-		return false;
-	text = buffer_steal_string(&content);
-	/* A line that ends in a backslash continues on the next line. */
-	for (char *at = text; at && (at = strstr(at, "\\\n"));)
-		memmove(at, at + 2, strlen(at + 2) + 1);
-	for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line;
-		line = strtok_r(NULL, "\n", &rest))
-		if (line_leads_to(root, directory, git, line, path))
-			return true;
-	return false;
-}
-
-/* ---- Hard links ------------------------------------------------------------------------------ */
-
-static bool is_file(const struct files_root *root, const char *path, const struct stat *file)
-{
-	struct stat status;
-
-	return files_stat(root, path, &status) == 0 && status.st_dev == file->st_dev &&
-	       status.st_ino == file->st_ino;
-}
-
-static bool is_in_directory(
-	const struct files_root *root, const char *path, const struct stat *file)
-{
-	int fd = files_open(root, path, O_RDONLY | O_DIRECTORY, 0);
-	cleanup_dir DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-
-	if (!stream && fd >= 0)
-		close(fd);
-	for (int i = 0; stream && i < HOOKS_MAX && (entry = readdir(stream)); i++)
-		if (entry->d_ino == file->st_ino)
-			return true;
-	return false;
-}
-
-/* Why a file with several links is guarded by another name in `directory`; NULL: it is not. */
-static const char *guarded_name_of(
-	const struct files_root *root, const char *directory, const struct stat *file)
-{
-	static const char *const files[] = {".git/config", ".git/config.worktree"};
-	static const char *const directories[] = {".git/hooks", ".githooks", ".husky"};
-
-	for (size_t i = 0; i < array_size(names); i++) {
-		cleanup_free char *path = path_join(directory, names[i].name);
-
-		if (path && !strchr(names[i].name, '*') && is_file(root, path, file))
-			return names[i].reason;
-	}
-	for (size_t i = 0; i < array_size(files); i++) {
-		cleanup_free char *path = path_join(directory, files[i]);
-
-		if (path && is_file(root, path, file))
-			return by_git;
-	}
-	for (size_t i = 0; i < array_size(directories); i++) {
-		cleanup_free char *path = path_join(directory, directories[i]);
-
-		if (path && is_in_directory(root, path, file))
-			return by_git;
+		if (real)
+			return string_printf("%s%s", real[1] ? real : "", path + length);
+		if (!above || errno != ENOENT)
+			return NULL;
+		target = link_target(above, path + length);
+		if (target)
+			return links < LINKS_MAX ? follow(target, links + 1) : NULL;
+		length = path_parent_length(above);
 	}
 	return NULL;
 }
 
+/* ---- Other names of the subject
+ * ------------------------------------------------------------------ */
+
+static bool is_at(const struct guard_subject *subject, const char *named)
+{
+	return named[1] && path_is_within(subject->absolute, named);
+}
+
+static bool leads_to_subject(const struct guard_subject *subject, const char *named)
+{
+	cleanup_free char *real = follow(named, 0);
+
+	return real && is_at(subject, real);
+}
+
+/* Whether a link in the directory leads to the subject, or a file in it or deeper is the subject.
+ */
+static bool has_another_name(
+	const struct guard_subject *subject, const char *directory, int depth, int *budget)
+{
+	cleanup_dir DIR *stream = opendir(directory);
+	bool found = false;
+	struct dirent *entry;
+
+	while (stream && !found && (*budget)-- > 0 && (entry = readdir(stream))) {
+		cleanup_free char *path = NULL;
+
+		if (!path_is_name(entry->d_name))
+			continue;
+		if (subject->has_names && entry->d_ino == subject->status.st_ino)
+			return true;
+		if (entry->d_type == DT_REG)
+			continue;
+		path = path_join(directory, entry->d_name);
+		if (!path || strcmp(entry->d_name, "objects") == 0)
+			continue;
+		if (entry->d_type != DT_DIR)
+			found = leads_to_subject(subject, path);
+		/* Hooks are often links to scripts of the project. */
+		else if (depth < GUARDED_DEPTH_MAX &&
+			 (subject->has_names || strcmp(entry->d_name, "hooks") == 0))
+			found = has_another_name(subject, path, depth + 1, budget);
+	}
+	return found;
+}
+
+bool guard_is(const struct guard_subject *subject, const char *named)
+{
+	int budget = GUARDED_ENTRIES_MAX;
+	struct stat status;
+
+	if (is_at(subject, named) || leads_to_subject(subject, named))
+		return true;
+	if (stat(named, &status) < 0)
+		return false;
+	if (S_ISDIR(status.st_mode))
+		return has_another_name(subject, named, 0, &budget);
+	return subject->has_names && status.st_dev == subject->status.st_dev &&
+	       status.st_ino == subject->status.st_ino;
+}
+
+/* Why a guarded name in `directory` leads to the subject: `.bashrc` that is a link to
+ * "dotfiles/bashrc".  `names` is the part of `directory` that a pattern may begin with. */
+static const char *another_guarded_name(
+	const struct guard_subject *subject, const char *directory, const char *names)
+{
+	cleanup_dir DIR *stream = opendir(*directory ? directory : "/");
+	const char *reason = NULL;
+	struct dirent *entry;
+
+	for (int i = 0; stream && !reason && i < ENTRIES_MAX && (entry = readdir(stream)); i++) {
+		cleanup_free char *name =
+			path_is_name(entry->d_name) ? path_join(names, entry->d_name) : NULL;
+		cleanup_free char *path =
+			name ? string_printf("%s/%s", directory, entry->d_name) : NULL;
+
+		if (!path)
+			continue;
+		reason = guard_name(name);
+		/* A plain file has no other name. */
+		if (reason && entry->d_type == DT_REG && !subject->has_names)
+			reason = NULL;
+		else if (reason && !guard_is(subject, path))
+			reason = NULL;
+		else if (!reason && guard_may_be_below(name))
+			reason = another_guarded_name(subject, path, name);
+	}
+	return reason;
+}
+
+/* ---- Places that the environment and the user's settings name
+ * -------------------------------------- */
+
+/* Variables with a path, and the guarded name that it stands for.  AMP_TOOLBOX has several. */
+static const struct {
+	const char *variable;
+	const char *name;
+} places[] = {
+	{"XDG_CONFIG_HOME", ".config"},
+	{"XDG_CACHE_HOME", ".cache"},
+	{"XDG_STATE_HOME", ".local/state"},
+	{"XDG_DATA_HOME", ".local/share"},
+	{"GIT_CONFIG_GLOBAL", ".gitconfig"},
+	{"GIT_CONFIG_SYSTEM", ".gitconfig"},
+	{"BASH_ENV", ".bashrc"},
+	{"ENV", ".profile"},
+	{"CLAUDE_CONFIG_DIR", ".claude"},
+	{"CODEX_HOME", ".codex"},
+	{"PI_CODING_AGENT_DIR", ".pi"},
+	{"OPENCODE_CONFIG", "opencode.json"},
+	{"OPENCODE_CONFIG_DIR", ".opencode"},
+	{"AMP_TOOLBOX", ".agents"},
+};
+
+/* Paths that guard_add() was given.  Written before the first call runs. */
+static char **added;
+static size_t added_count;
+static bool added_is_incomplete; /* no memory: everything is guarded */
+
+void guard_add(const char *path)
+{
+	cleanup_free char *here = getcwd(NULL, 0);
+	char **grown = reallocarray(added, added_count + 1, sizeof(*grown));
+
+	if (grown)
+		added = grown;
+	if (grown && (grown[added_count] = guard_absolute(here ? here : "", getenv("HOME"), path)))
+		added_count++;
+	else
+		added_is_incomplete = true;
+}
+
+/* Why the subject is guarded if `place` stands for the guarded name `name`. */
+static const char *judge_as(
+	const struct guard_subject *subject, const char *place, const char *name)
+{
+	cleanup_free char *real = *place == '/' ? follow(place, 0) : NULL, *path = NULL;
+
+	if (!real || !is_at(subject, real))
+		return NULL;
+	path = string_printf("%s%s", name, subject->absolute + strlen(real));
+	return path ? guard_name(path) : guard_by_git;
+}
+
+static const char *judge_places(const struct guard_subject *subject)
+{
+	static const char by_settings[] = "the user's settings of isthmus name it";
+	const char *reason = added_is_incomplete ? by_settings : NULL;
+
+	for (size_t i = 0; i < array_size(places) && !reason; i++) {
+		const char *value = getenv(places[i].variable);
+
+		while (value && *value && !reason) {
+			size_t length = strcspn(value, ":");
+			cleanup_free char *place = strndup(value, length);
+
+			if (place)
+				reason = judge_as(subject, place, places[i].name);
+			value += length + (value[length] == ':');
+		}
+	}
+	for (size_t i = 0; i < added_count && !reason; i++)
+		if (guard_is(subject, added[i]))
+			reason = by_settings;
+	return reason;
+}
+
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-const char *guard_path(const struct files_root *root, const char *path)
+static const char *judge_directory(
+	const struct guard_subject *subject, const char *directory, const char *next)
 {
-	cleanup_free char *directory = strdup(path);
-	const char *reason = guard_name(path);
-	struct stat status;
-	bool has_names;
+	cleanup_free char *absolute = NULL;
 
-	if (reason || strlen(path) >= PATH_MAX)
-		return reason; /* nothing can be opened by so long a path */
-	if (!directory || is_repository(root, path, ""))
-		return by_git; /* without memory, too: better asked once too often */
-	has_names = files_lstat(root, path, &status) == 0 && S_ISREG(status.st_mode) &&
-		    status.st_nlink > 1;
+	if (is_repository(subject->root, directory, next))
+		return guard_by_git;
+	absolute = *directory || !subject->root->path[1]
+			   ? string_printf("%s/%s",
+				     subject->root->path[1] ? subject->root->path : "", directory)
+			   : strdup(subject->root->path);
+	if (!absolute || guard_by_repository(subject, absolute))
+		return guard_by_git;
+	return another_guarded_name(subject, absolute[1] ? absolute : "", "");
+}
+
+/* As the account's own files, which the root need not contain. */
+static const char *judge_account(const struct guard_subject *subject)
+{
+	const char *home = getenv("HOME"), *reason = judge_places(subject);
+
+	if (!reason && guard_by_account(subject))
+		reason = guard_by_git;
+	/* If it is above the subject, it is looked at as one of the directories. */
+	if (!reason && home && *home == '/' && home[1] && !is_at(subject, home))
+		reason = another_guarded_name(subject, home, "");
+	return reason;
+}
+
+static const char *judge(const struct guard_subject *subject)
+{
+	cleanup_free char *directory = strdup(subject->path);
+	const char *path = subject->path, *reason = judge_account(subject);
+
+	if (!directory || is_repository(subject->root, path, ""))
+		return guard_by_git; /* without memory, too: better asked once too often */
 	while (!reason && *directory) {
 		const char *next;
 
 		directory[path_parent_length(directory)] = '\0';
 		next = path + strlen(directory) + (*directory != '\0');
-		if (is_repository(root, directory, next) || settings_lead_to(root, directory, path))
-			reason = by_git;
-		else if (has_names)
-			reason = guarded_name_of(root, directory, &status);
+		reason = judge_directory(subject, directory, next);
 	}
 	return reason;
+}
+
+const char *guard_path(const struct files_root *root, const char *path)
+{
+	cleanup_free char *absolute = NULL;
+	struct guard_subject subject = {.root = root, .path = path};
+	const char *reason = guard_name_in(path_name(root->path), path);
+
+	if (reason || strlen(path) >= PATH_MAX)
+		return reason; /* nothing can be opened by so long a path */
+	absolute = string_printf("%s%s%s", root->path[1] ? root->path : "", *path ? "/" : "", path);
+	if (!absolute)
+		return guard_by_git;
+	subject.absolute = absolute;
+	subject.has_names = files_lstat(root, path, &subject.status) == 0 &&
+			    S_ISREG(subject.status.st_mode) && subject.status.st_nlink > 1;
+	return judge(&subject);
 }

@@ -207,6 +207,11 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 		if (r == 0)
 			r = parse_rule(permissions, source, item, problem);
 	}
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(root, "tools"))
+	{
+		if (source == PERMISSION_FROM_USER && cJSON_IsString(item))
+			guard_add(item->valuestring);
+	}
 	cJSON_Delete(root);
 	return r;
 }
@@ -314,6 +319,8 @@ int permissions_load(struct permissions *permissions, const struct files_root *r
 	cleanup_free char *user = user_file();
 	int r = user ? load_path(permissions, user, false, problem) : 0;
 
+	if (policy)
+		guard_add(policy);
 	if (r == 0 && policy)
 		r = load_path(permissions, policy, true, problem);
 	return r < 0 ? r : count_all_from_root(&permissions->sources[PERMISSION_FROM_USER], root);
