@@ -1,5 +1,6 @@
 #include "tools/web/address.h"
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <string.h>
@@ -94,4 +95,25 @@ bool address_is_public(const struct sockaddr *address)
 		return is_public6(
 			((const struct sockaddr_in6 *)(const void *)address)->sin6_addr.s6_addr);
 	return false;
+}
+
+bool address_host_is_private(const char *host)
+{
+	static const char local[] = "localhost";
+	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+	size_t length = strlen(host), tail = sizeof(local) - 1;
+	cleanup_free char *bare = NULL;
+	struct addrinfo *found;
+	bool is_private;
+
+	length -= length && host[length - 1] == '.';
+	if (length >= tail && strncasecmp(host + length - tail, local, tail) == 0 &&
+		(length == tail || host[length - tail - 1] == '.'))
+		return true;
+	bare = length > 2 && host[0] == '[' ? strndup(host + 1, length - 2) : strdup(host);
+	if (!bare || getaddrinfo(bare, NULL, &hints, &found) != 0)
+		return false;
+	is_private = !address_is_public(found->ai_addr);
+	freeaddrinfo(found);
+	return is_private;
 }

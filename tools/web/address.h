@@ -12,3 +12,7 @@
 
 /* False also for address families other than IPv4 and IPv6. */
 bool address_is_public(const struct sockaddr *address);
+
+/* Whether the host of a URL, as a number or "localhost", is not public.  False for other names:
+ * they are not looked up. */
+bool address_host_is_private(const char *host);

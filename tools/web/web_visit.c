@@ -5,6 +5,7 @@
 
 #include "ops/support/clock.h"
 #include "tools/permission/permission.h"
+#include "tools/web/address.h"
 #include "tools/web/web_cache.h"
 #include "tools/web/web_limits.h"
 
@@ -22,18 +23,6 @@ void web_visit_done(struct web_visit *visit)
 }
 
 /* ---- Permission ---------------------------------------------------------------------- */
-
-int web_ask(struct tool_call *call, const struct fetch_url *url)
-{
-	cleanup_free char *literal = permission_literal(url->origin), *remember = NULL;
-	cleanup_free char *sentence = string_printf("Fetch from the web: %s", url->text);
-	struct permission_subject subject = {.text = url->text, .asks = true};
-
-	subject.remember = remember = literal ? string_printf("%s/*", literal) : NULL;
-	if (!remember || !sentence)
-		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
-	return permission_ask_all(call, TOOL_READ, &subject, 1, sentence, NULL);
-}
 
 /* Whether a rule of the user names exactly this host, so that private addresses and unusual ports
  * are allowed. */
@@ -59,6 +48,35 @@ static int fail_refused(struct tool_call *call, const struct fetch_url *url, con
 
 	return tool_fail(
 		call, TOOL_PERMISSION_DENIED, next, "\"%s\" is not fetched: %s.", url->text, why);
+}
+
+/* Refuses what is known to be refused after the question, before it is asked.  Names are not looked
+ * up: that needs the permission, too. */
+static int check_target(struct tool_call *call, const struct fetch_url *url)
+{
+	if (is_named(call, url))
+		return 0;
+	if (url->low_port)
+		return fail_refused(call, url,
+			"ports below 1024 other than 80 and 443 need a rule that allows them");
+	return address_host_is_private(url->host)
+		       ? fail_refused(call, url,
+				 "it is at an address of this machine or of a private network")
+		       : 0;
+}
+
+int web_ask(struct tool_call *call, const struct fetch_url *url)
+{
+	cleanup_free char *literal = permission_literal(url->origin), *remember = NULL;
+	cleanup_free char *sentence = string_printf("Fetch from the web: %s", url->text);
+	struct permission_subject subject = {.text = url->text, .asks = true};
+
+	subject.remember = remember = literal ? string_printf("%s/*", literal) : NULL;
+	if (!remember || !sentence)
+		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
+	if (check_target(call, url) < 0)
+		return -1;
+	return permission_ask_all(call, TOOL_READ, &subject, 1, sentence, NULL);
 }
 
 /* ---- Redirects ----------------------------------------------------------------------------- */
@@ -104,9 +122,6 @@ static int exchange(
 	};
 	int r;
 
-	if (visit->url.low_port && !request.any_address)
-		return fail_refused(call, &visit->url,
-			"ports below 1024 other than 80 and 443 need a rule that allows them");
 	if (request.timeout_ms <= 0)
 		return tool_fail(call, TOOL_TIMEOUT, NULL,
 			"The redirects of the page took %g s in all.",

@@ -187,7 +187,8 @@ def redirects(root, server, other, allow):
     agents = [headers["user-agent"] for path, headers, _ in server.requests if path == "/challenge"]
     check(len(agents) == 2 and "Mozilla" in agents[0] and agents[1].startswith("isthmus/"), "one retry: %s" % agents)
     # To another place it is asked again, and what the rules deny is not fetched.
-    fails(run(server.url + "/to-other", root, "--policy", allow), "PERMISSION_DENIED", "nobody to ask", "to another place")
+    fails(run(server.url + "/to-name", root, "--policy", allow, names="name.test 8.8.8.8\n"), "PERMISSION_DENIED", "nobody to ask",
+          "to another place")
     fails(run(server.url + "/to-other", root, "--policy", allow, "--yes"), "PERMISSION_DENIED", "private network",
           "to a private place")
     equal([], other.paths(), "was asked for nothing")
@@ -218,6 +219,15 @@ def places(root, server, allow):
     fails(run("http://name.test:22/", root, "--yes", names="name.test 8.8.8.8\n"), "PERMISSION_DENIED", "ports below",
           "the port of another service")
     equal(before, len(server.requests), "none of them reached the server")
+    # Nobody is asked about what will be refused.
+    mcp = Mcp(root)
+    mcp.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+                           "clientInfo": {"name": "t", "version": "1"}})
+    for url in [server.url + "/page", "http://localhost/", "http://x.localhost./", "http://[::1]/", "http://10.1:8080/",
+                "http://name.test:22/"]:
+        answer = mcp.ask("tools/call", {"name": "webfetch", "arguments": {"url": url}})
+        check("not fetched" in answer.get("result", {}).get("content", [{}])[0].get("text", ""), "%s: %s" % (url, answer))
+    mcp.close()
     # With the rule that names it, each is fetched.
     named = policy(root, [("webfetch", "http://name.test:*", "allow")], "named")
     equal("OK", code(run("http://name.test:%d/page" % port, root, "--policy", named, names="name.test 127.0.0.1\n")),
