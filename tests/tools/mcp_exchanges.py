@@ -211,6 +211,12 @@ def test_elicitation(root):
         equal(want, not result["isError"], reply)
         by_user = reply.get("result", {}).get("action") in ("accept", "decline")
         check(want or by_user == ("The user did not allow it" in result["content"][0]["text"]), "who refused: %s" % result)
+        # A client may have answered by itself: each refusal has the rule.
+        rule = '{"permissions": [{"tool":"bash","pattern":"mkdir *","action":"allow"}]} in ~/.config/isthmus/tools.json'
+        check(want or (rule in text_of(result) and rule in result["_meta"]["isthmus/result"]["error"]["ai_message"]),
+              "the rule that would allow it: %s" % result)
+        decision = question["params"]["requestedSchema"]["properties"]["decision"]
+        equal("once", decision["default"], "a form begins with the answer that allows the least")
     # "always" is remembered, for that command only.
     server.send(request("tools/call", {"name": "bash", "arguments": {"command": "mkdir -p x"}}))
     question = json.loads(server.receive())
@@ -222,6 +228,31 @@ def test_elicitation(root):
     equal("elicitation/create", json.loads(server.receive())["method"], "another command asks")
     server.close()
     check(not os.path.exists(root + "/z"), "unanswered means no")
+
+
+def test_a_refusal_says_what_would_allow_it(root):
+    server = Mcp(root)
+
+    def refused(name, arguments):
+        result = server.call(name, arguments)
+        check(result["isError"], result)
+        return text_of(result)
+
+    text = refused("bash", {"command": "echo x > .envrc"})
+    check('{"tool":"write","pattern":".envrc","action":"allow"}' in text, "a path in a command: " + text)
+    text = refused("bash", {"command": "mkdir a; for i in 1; do mkdir b; done"})
+    check("No rule can allow it" in text, "a line that is not understood: " + text)
+    server.close()
+    # A project's rules can only restrict: where that makes a difference, it is said.
+    for action, want in ("allow", "can only restrict"), ("ask", ".isthmus.json asks about it"):
+        with open(root + "/.isthmus.json", "w", encoding="utf-8") as file:
+            json.dump({"permissions": [{"tool": "bash", "pattern": "mkdir *", "action": action}]}, file)
+        server = Mcp(root)
+        text = refused("bash", {"command": "mkdir a"})
+        check(want in text, "%s by the project: %s" % (action, text))
+        check(want not in refused("bash", {"command": "touch b"}), "only where it is about the call")
+        server.close()
+    os.unlink(root + "/.isthmus.json")
 
 
 def test_questions_without_an_answer_leave_room_for_other_calls(root):

@@ -76,6 +76,8 @@ static cJSON *decision_schema(const struct permission_question *question)
 		cJSON_AddObjectToObject(cJSON_AddObjectToObject(schema, "properties"), "decision");
 	cJSON_AddStringToObject(decision, "type", "string");
 	cJSON_AddStringToObject(decision, "title", "Allow it?");
+	/* Forms begin with it: the answer that allows no more than this call. */
+	cJSON_AddStringToObject(decision, "default", choices[0].value);
 	values = cJSON_AddArrayToObject(decision, "enum");
 	titles = cJSON_AddArrayToObject(decision, "enumNames");
 	for (size_t i = 0; i < count; i++) {

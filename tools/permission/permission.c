@@ -450,6 +450,28 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 	return verdict;
 }
 
+int permissions_project_verdict(
+	const struct permissions *permissions, const char *tool, unsigned uses, const char *subject)
+{
+	const char *const as[] = {tool, uses & PERMISSION_READS ? "read" : NULL,
+		uses & PERMISSION_WRITES ? "write" : NULL};
+	const struct rules *rules = &permissions->sources[PERMISSION_FROM_PROJECT];
+	int verdict = -1;
+
+	for (size_t i = 0; i < array_size(as); i++)
+		for (size_t j = rules->count; as[i] && j-- > 0;) {
+			const struct rule *rule = &rules->list[j];
+
+			if (fnmatch(rule->tool, as[i], 0) != 0 ||
+				!rule_is_about(rule, subject, uses != 0))
+				continue;
+			if ((int)rule->action > verdict)
+				verdict = (int)rule->action;
+			break;
+		}
+	return verdict;
+}
+
 /* The only path that the pattern matches; the caller frees it.  NULL: it has wildcards. */
 static char *only_path(const char *pattern)
 {

@@ -75,6 +75,11 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 enum permission_action permissions_other_names_verdict(const struct permissions *permissions,
 	const struct files_root *root, const char *tool, unsigned uses, const char *path);
 
+/* The verdict of the project's rules alone; -1: none of them matches.  `tool` NULL, and `uses` not
+ * 0: the subject is a path in a command. */
+int permissions_project_verdict(const struct permissions *permissions, const char *tool,
+	unsigned uses, const char *subject);
+
 /* ALLOW if a person has allowed the subject for the rest of the session, else ASK. */
 enum permission_action permissions_settled(
 	struct permissions *permissions, const char *tool, const char *subject);

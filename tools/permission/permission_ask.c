@@ -19,39 +19,57 @@ static int fail_denied(struct tool_call *call, const char *subject)
 		call->tool->name, *subject ? subject : ".");
 }
 
-/* The rules that would allow the question, as JSON for the user to copy.  The caller frees it. */
-static char *print_rules(const char *tool, const struct permission_question *question)
+/* The question so far. */
+struct asking {
+	struct permission_question question;
+	const char **remember; /* room for one pattern per subject */
+	char **owned;          /* the patterns to be freed */
+	size_t owned_count;
+	cJSON *rules; /* that would allow it */
+	enum { RULE_IS_POSSIBLE, RULE_IS_OF_PROJECT, RULE_IS_UNKNOWN } without_rule;
+	bool is_allowed_by_project; /* which does not count */
+	bool ask;
+	bool lasting; /* PERMISSION_ALWAYS is offered */
+	struct buffer reason;
+};
+
+/* How to allow the call for good: the rules, as JSON for the user to copy.  The caller frees it;
+ * NULL: no memory. */
+static char *print_way(const struct asking *asking)
 {
-	cJSON *list = cJSON_CreateArray();
-	char *text;
+	static const char *const without_rule[] = {
+		[RULE_IS_UNKNOWN] = ". No rule can allow it as it is written, but --yes on the "
+				    "command line can, and a program that can ask",
+		[RULE_IS_OF_PROJECT] =
+			". The project's .isthmus.json asks about it: only an answer "
+			"to the question, or a change of that file, allows it",
+	};
+	cleanup_free char *rules = cJSON_PrintUnformatted(asking->rules);
 
-	for (size_t i = 0; i < question->remember_count; i++) {
-		cJSON *rule = cJSON_CreateObject();
-
-		cJSON_AddItemToArray(list, rule);
-		cJSON_AddStringToObject(rule, "tool", tool);
-		cJSON_AddStringToObject(rule, "pattern", question->remember[i]);
-		cJSON_AddStringToObject(rule, "action", "allow");
-	}
-	text = cJSON_PrintUnformatted(list);
-	cJSON_Delete(list);
-	return text;
+	if (asking->without_rule)
+		return strdup(without_rule[asking->without_rule]);
+	return rules ? string_printf(": {\"permissions\": %s} in ~/.config/isthmus/tools.json or a "
+				     "file given with --policy allows it, or --yes on the command "
+				     "line",
+			       rules)
+		     : NULL;
 }
 
-static int fail_nobody(struct tool_call *call, const struct permission_question *question)
+/* Every refusal says how the user can allow it: clients answer questions by themselves, too. */
+static int fail_asked(struct tool_call *call, const struct asking *asking, const char *advice,
+	const char *refusal)
 {
-	cleanup_free char *rules = print_rules(call->tool->name, question);
+	cleanup_free char *way = print_way(asking);
 	cleanup_free char *next =
-		question->remember_count && rules
-			? string_printf("Ask the user to allow it: with {\"permissions\": %s} in "
-					"~/.config/isthmus/tools.json or a file given with "
-					"--policy, or with --yes on the command line.",
-				  rules)
-			: string_printf("No rule can allow it as it is written. Ask the user to "
-					"allow it: with --yes, or in a program that can ask.");
+		way ? string_printf("%s%s.%s", advice, way,
+			      asking->is_allowed_by_project
+				      ? " An \"allow\" in the project's .isthmus.json "
+					"does not count: it can only restrict."
+				      : "")
+		    : NULL;
 
-	return tool_fail(call, TOOL_PERMISSION_DENIED, next,
-		"This needs permission and there is nobody to ask: %s.", question->sentence);
+	return tool_fail(
+		call, TOOL_PERMISSION_DENIED, next, "%s: %s.", refusal, asking->question.sentence);
 }
 
 static int append_shown(struct buffer *out, const char *before, const char *text)
@@ -75,9 +93,12 @@ int permission_question_text(const struct permission_question *question, struct 
 	return r;
 }
 
-static int take_answer(struct tool_call *call, const struct permission_question *question,
-	enum permission_answer answer)
+static int take_answer(
+	struct tool_call *call, const struct asking *asking, enum permission_answer answer)
 {
+	static const char ask[] = "Ask the user to allow it";
+	const struct permission_question *question = &asking->question;
+
 	switch (answer) {
 	case PERMISSION_ALWAYS:
 		for (size_t i = 0; i < question->remember_count; i++)
@@ -89,14 +110,14 @@ static int take_answer(struct tool_call *call, const struct permission_question 
 		call->approved = true;
 		return 0;
 	case PERMISSION_NOBODY:
-		return fail_nobody(call, question);
+		return fail_asked(
+			call, asking, ask, "This needs permission and there is nobody to ask");
 	case PERMISSION_BUSY:
-		return tool_fail(call, TOOL_PERMISSION_DENIED,
+		return fail_asked(call, asking,
 			"Wait until the user has answered some of the open questions, and call "
-			"again.",
+			"again; or ask the user to allow it",
 			"This needs permission, and too many other questions wait for the user's "
-			"answer: %s.",
-			question->sentence);
+			"answer");
 	case PERMISSION_LATER:
 		call->deferred = true;
 		return tool_fail(call, TOOL_PERMISSION_DENIED, NULL, "The question is on its way.");
@@ -106,10 +127,14 @@ static int take_answer(struct tool_call *call, const struct permission_question 
 	}
 	if (tool_cancelled(call))
 		return tool_fail_errno(call, -ECANCELED, "go on without permission", NULL);
-	return tool_fail(call, TOOL_PERMISSION_DENIED, NULL,
-		answer == PERMISSION_NO ? "The user did not allow it: %s."
-					: "Nobody answered the question, so it is not allowed: %s.",
-		question->sentence);
+	if (answer == PERMISSION_UNANSWERED)
+		return fail_asked(
+			call, asking, ask, "Nobody answered the question, so it is not allowed");
+	return fail_asked(call, asking,
+		"Do not try to reach the same in another way: go on without it, or ask the user, "
+		"who "
+		"can allow it",
+		"The user did not allow it");
 }
 
 char *permission_literal(const char *text)
@@ -204,22 +229,13 @@ static enum permission_action judge_path(const struct tool_call *call, const cha
 	return other > verdict ? other : verdict;
 }
 
-/* The question so far. */
-struct asking {
-	struct permission_question question;
-	const char **remember; /* room for one pattern per subject */
-	char **owned;          /* the patterns to be freed */
-	bool ask;
-	bool lasting; /* PERMISSION_ALWAYS is offered */
-	struct buffer reason;
-};
-
 static void asking_done(struct asking *asking)
 {
-	for (size_t i = 0; asking->owned && i < asking->question.remember_count; i++)
+	for (size_t i = 0; asking->owned && i < asking->owned_count; i++)
 		free(asking->owned[i]);
 	free(asking->owned);
 	free(asking->remember);
+	cJSON_Delete(asking->rules);
 	buffer_done(&asking->reason);
 }
 
@@ -227,8 +243,43 @@ static void remember(struct asking *asking, const char *pattern, char *owned)
 {
 	size_t at = asking->question.remember_count++;
 
+	asking->owned_count = asking->question.remember_count;
 	asking->remember[at] = owned ? owned : pattern;
 	asking->owned[at] = owned;
+}
+
+static void add_rule(struct asking *asking, const char *tool, const char *pattern)
+{
+	cJSON *rule = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(rule, "tool", tool);
+	cJSON_AddStringToObject(rule, "pattern", pattern ? pattern : "");
+	cJSON_AddStringToObject(rule, "action", "allow");
+	cJSON_AddItemToArray(asking->rules, rule);
+}
+
+/* Notes what would allow a subject that asks. */
+static void note_rules(const struct tool_call *call, const struct permission_subject *subject,
+	struct asking *asking)
+{
+	const char *tool = subject->uses ? tool_of_paths(call) : call->tool->name;
+	cleanup_free char *literal = permission_literal(subject->text);
+	int by_project = permissions_project_verdict(
+		call->session->permissions, tool, subject->uses, subject->text);
+
+	asking->is_allowed_by_project =
+		asking->is_allowed_by_project || by_project == PERMISSION_ALLOW;
+	if (subject->must_ask)
+		asking->without_rule = RULE_IS_UNKNOWN;
+	else if (by_project == PERMISSION_ASK && !asking->without_rule)
+		asking->without_rule = RULE_IS_OF_PROJECT;
+	if (tool)
+		add_rule(asking, tool,
+			!subject->uses && subject->remember ? subject->remember : literal);
+	if (!tool && subject->uses & PERMISSION_READS)
+		add_rule(asking, "read", literal);
+	if (!tool && subject->uses & PERMISSION_WRITES)
+		add_rule(asking, "write", literal);
 }
 
 static enum permission_action judge_command(
@@ -301,6 +352,7 @@ static int take_subject(struct tool_call *call, enum tool_level level,
 	if (verdict == PERMISSION_ALLOW && !subject->must_ask)
 		return 0;
 	asking->ask = true;
+	note_rules(call, subject, asking);
 	pattern = subject->uses ? literal : subject->remember;
 	if (pattern && !subject->must_ask)
 		remember(asking, pattern, steal_ptr(&literal));
@@ -317,12 +369,12 @@ int permission_ask_all(struct tool_call *call, enum tool_level level,
 		.question = {.level = level, .sentence = sentence, .reason = reason},
 		.remember = calloc(count + 1, sizeof(*asking.remember)),
 		.owned = calloc(count + 1, sizeof(*asking.owned)),
+		.rules = cJSON_CreateArray(),
 		.lasting = true,
 	};
 	cleanup_free char *all_reasons = NULL;
-	struct permission_question question;
 
-	if (!asking.remember || !asking.owned)
+	if (!asking.remember || !asking.owned || !asking.rules)
 		return tool_fail_errno(call, -ENOMEM, "ask for permission", NULL);
 	if (!call->session->permissions)
 		return 0;
@@ -333,15 +385,15 @@ int permission_ask_all(struct tool_call *call, enum tool_level level,
 			return -1;
 	if (!asking.ask)
 		return 0;
-	question = asking.question;
-	question.remember = asking.remember;
+	asking.question.remember = asking.remember;
 	if (!asking.lasting)
-		question.remember_count = 0;
+		asking.question.remember_count = 0;
 	if (asking.reason.size)
-		question.reason = all_reasons = buffer_steal_string(&asking.reason);
-	return take_answer(call, &question,
-		call->ask_permission ? (enum permission_answer)call->ask_permission(call, &question)
-				     : PERMISSION_NOBODY);
+		asking.question.reason = all_reasons = buffer_steal_string(&asking.reason);
+	return take_answer(call, &asking,
+		call->ask_permission
+			? (enum permission_answer)call->ask_permission(call, &asking.question)
+			: PERMISSION_NOBODY);
 }
 
 int permission_ask_path(struct tool_call *call, enum tool_level level, unsigned uses,
