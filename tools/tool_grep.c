@@ -14,6 +14,7 @@
 #include "tools/permission/permission.h"
 #include "tools/base/tool.h"
 #include "tools/search/ahead.h"
+#include "tools/search/found.h"
 #include "tools/search/pattern.h"
 #include "tools/search/search.h"
 #include "tools/text/text.h"
@@ -21,7 +22,6 @@
 
 enum {
 	LIMIT_DEFAULT = 100,
-	LINE_MAX_BYTES = 500,
 	EXIT_NONE_FOUND = 1,
 	EXIT_TROUBLE = 2,
 	MOUNT_THREADS = 8, /* to overlap waits for a far end */
@@ -54,25 +54,6 @@ static const char data_schema[] =
 	"\"truncated\":{\"type\":\"boolean\"},\"timed_out\":{\"type\":\"boolean\"},"
 	"\"notice\":{\"type\":\"string\"},\"left_out\":{\"type\":\"integer\"}},\"required\":["
 	"\"files\",\"matches\",\"truncated\"]}";
-
-/* A line of the result; its text is in the memory of struct found. */
-struct line {
-	uint64_t number;
-	size_t offset;
-	size_t size;
-	bool is_match;
-	bool cut;
-};
-
-struct found { /* the matches of one file */
-	char *path;
-	struct timespec mtime;
-	uint64_t matches;
-	struct line *lines;
-	size_t count;
-	size_t capacity;
-	struct buffer memory;
-};
 
 struct grep {
 	struct tool_call *call;
@@ -115,16 +96,6 @@ static bool stopped(void *user)
 
 /* ---- Results --------------------------------------------------------------------------- */
 
-static void found_free(struct found *found)
-{
-	if (!found)
-		return;
-	free(found->path);
-	free(found->lines);
-	buffer_done(&found->memory);
-	free(found);
-}
-
 struct file_search {
 	struct grep *grep;
 	const char *path;
@@ -133,96 +104,25 @@ struct file_search {
 	struct found *found; /* NULL until the first match */
 };
 
-static int found_new(struct file_search *search)
-{
-	struct found *found = calloc(1, sizeof(*found));
-	struct stat status;
-
-	if (!found)
-		return -ENOMEM;
-	found->path = strdup(search->path);
-	if (!found->path) {
-		found_free(found);
-		return -ENOMEM;
-	}
-	if (fstatat(search->fd, search->name ? search->name : "", &status,
-		    AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0)
-		found->mtime = status.st_mtim;
-	search->found = found;
-	return 0;
-}
-
 static int take_line(void *user, const struct search_line *line)
 {
 	struct file_search *search = user;
-	struct found *found;
-	struct line *kept;
+	struct stat status;
 
-	if (!search->found && found_new(search) < 0)
-		return -ENOMEM;
-	found = search->found;
-	found->matches += line->is_match;
-	if (found->matches > search->grep->limit)
-		return 0;
-	if (found->count == found->capacity) {
-		size_t capacity = found->capacity ? found->capacity * 2 : 8;
+	if (!search->found) {
+		bool is_known = fstatat(search->fd, search->name ? search->name : "", &status,
+					AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0;
 
-		kept = reallocarray(found->lines, capacity, sizeof(*kept));
-		if (!kept)
-			return -ENOMEM;
-		found->lines = kept;
-		found->capacity = capacity;
+		search->found = found_new(search->path, is_known ? &status.st_mtim : NULL);
 	}
-	kept = &found->lines[found->count++];
-	*kept = (struct line){.number = line->number,
-		.offset = found->memory.size,
-		.size = text_cut(line->text, line->size, LINE_MAX_BYTES),
-		.is_match = line->is_match,
-		.cut = line->size > LINE_MAX_BYTES};
-	return buffer_append(&found->memory, line->text, kept->size);
-}
-
-static int print_file(
-	const struct grep *grep, const struct found *found, uint64_t limit, struct buffer *out)
-{
-	uint64_t shown = 0;
-	const struct line *last = NULL;
-
-	for (size_t i = 0; i < found->count; i++) {
-		const struct line *line = &found->lines[i];
-		char mark = line->is_match ? ':' : '-';
-
-		shown += line->is_match;
-		if (shown > limit)
-			break;
-		if (grep->context && last && line->number > last->number + 1 &&
-			buffer_append_string(out, "--\n") < 0)
-			return -ENOMEM;
-		last = line;
-		if (visible_append(out, found->path, strlen(found->path), 0) < 0 ||
-			buffer_printf(out, "%c%llu%c ", mark, (unsigned long long)line->number,
-				mark) < 0 ||
-			utf8_append_clean(out, found->memory.data + line->offset, line->size) < 0 ||
-			buffer_append_string(out, line->cut ? "... [cut]\n" : "\n") < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static bool is_newer(const struct found *a, const struct found *b)
-{
-	if (a->mtime.tv_sec != b->mtime.tv_sec)
-		return a->mtime.tv_sec > b->mtime.tv_sec;
-	if (a->mtime.tv_nsec != b->mtime.tv_nsec)
-		return a->mtime.tv_nsec > b->mtime.tv_nsec;
-	return strcmp(a->path, b->path) < 0;
+	return search->found ? found_add(search->found, line, search->grep->limit) : -ENOMEM;
 }
 
 static int newest_first(const void *a, const void *b)
 {
 	const struct found *left = *(struct found *const *)a, *right = *(struct found *const *)b;
 
-	return is_newer(left, right) ? -1 : 1;
+	return found_is_newer(left, right) ? -1 : 1;
 }
 
 static uint64_t kept_matches(const struct grep *grep, const struct found *found)
@@ -240,7 +140,7 @@ static void drop_oldest(struct grep *grep)
 		if (!grep->file_count || grep->kept <= grep->limit)
 			return;
 		for (size_t i = 1; i < grep->file_count; i++)
-			if (is_newer(grep->files[oldest], grep->files[i]))
+			if (found_is_newer(grep->files[oldest], grep->files[i]))
 				oldest = i;
 		count = kept_matches(grep, grep->files[oldest]);
 		if (grep->kept - count < grep->limit)
@@ -277,7 +177,7 @@ static void stream(struct grep *grep, const struct found *found)
 		return;
 	if (grep->streamed && grep->context)
 		buffer_append_string(&text, "--\n");
-	if (print_file(grep, found, grep->limit - grep->streamed, &text) == 0)
+	if (found_print(found, grep->limit - grep->streamed, grep->context > 0, &text) == 0)
 		tool_update(grep->call, (const char *)text.data, text.size);
 	grep->streamed += kept_matches(grep, found);
 }
@@ -461,38 +361,6 @@ static int search_one(struct grep *grep, const char *path, int fd)
 
 /* ---- The answer ------------------------------------------------------------------------------ */
 
-static int add_file_json(const struct found *found, uint64_t limit, cJSON *files)
-{
-	cJSON *file = cJSON_CreateObject(), *lines;
-	struct buffer text cleanup_buffer = {0};
-	uint64_t shown = 0;
-
-	cJSON_AddItemToArray(files, file);
-	utf8_append_clean(&text, found->path, strlen(found->path));
-	buffer_append(&text, "", 1);
-	cJSON_AddStringToObject(file, "path", (const char *)text.data);
-	lines = cJSON_AddArrayToObject(file, "lines");
-	for (size_t i = 0; i < found->count; i++) {
-		const struct line *line = &found->lines[i];
-		cJSON *item;
-
-		shown += line->is_match;
-		if (shown > limit)
-			break;
-		text.size = 0;
-		if (utf8_append_clean(&text, found->memory.data + line->offset, line->size) < 0 ||
-			buffer_append(&text, "", 1) < 0)
-			return -ENOMEM;
-		item = cJSON_CreateObject();
-		cJSON_AddItemToArray(lines, item);
-		cJSON_AddNumberToObject(item, "line", (double)line->number);
-		cJSON_AddStringToObject(item, "text", (const char *)text.data);
-		if (!line->is_match)
-			cJSON_AddTrueToObject(item, "context");
-	}
-	return 0;
-}
-
 /* Adds whole files while they fit, then as many matches of the next file as fit. */
 static uint64_t add_files(struct grep *grep, cJSON *files)
 {
@@ -510,19 +378,24 @@ static uint64_t add_files(struct grep *grep, cJSON *files)
 			text.size = 0;
 			if (i && grep->context)
 				buffer_append_string(&text, "--\n");
-			if (limit == 0 || print_file(grep, found, limit, &text) < 0)
+			if (limit == 0 || found_print(found, limit, grep->context > 0, &text) < 0)
 				return shown;
 			if (grep->call->text.size + text.size <= TOOL_OUTPUT_MAX_BYTES - 400 &&
 				lines + limit <= TOOL_OUTPUT_MAX_LINES)
 				break;
 		}
 		if (buffer_append(&grep->call->text, text.data, text.size) < 0 ||
-			add_file_json(found, limit, files) < 0)
+			found_add_json(found, limit, files) < 0)
 			return shown;
 		shown += limit;
 		lines += limit * (1 + 2 * (size_t)grep->context);
 	}
 	return shown;
+}
+
+static const char *plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
 }
 
 static void add_notice(struct grep *grep, uint64_t shown)
@@ -533,11 +406,11 @@ static void add_notice(struct grep *grep, uint64_t shown)
 
 	if (shown < grep->matches)
 		buffer_printf(&text,
-			"Showing %llu of %llu matching lines in %llu files, newest files first. "
+			"Showing %llu of %llu matching lines in %llu file%s, newest files first. "
 			"Use a "
 			"narrower pattern, path or include, or a higher limit. ",
 			(unsigned long long)shown, (unsigned long long)grep->matches,
-			(unsigned long long)grep->matching_files);
+			(unsigned long long)grep->matching_files, plural(grep->matching_files));
 	if (grep->timed_out)
 		buffer_printf(&text,
 			"The time of %g s ran out, so not everything was searched: narrow the path "
@@ -545,15 +418,18 @@ static void add_notice(struct grep *grep, uint64_t shown)
 			"include, or give more timeout_s. ",
 			tool_number(call, "timeout_s", 0));
 	if (grep->unreadable)
-		buffer_printf(&text, "%llu files or directories could not be read. ",
-			(unsigned long long)grep->unreadable);
+		buffer_printf(&text, "%llu %s could not be read. ",
+			(unsigned long long)grep->unreadable,
+			grep->unreadable == 1 ? "file or directory" : "files or directories");
 	if (grep->too_hard)
 		buffer_printf(&text,
-			"The pattern was too costly for lines of %llu files: make it simpler. ",
-			(unsigned long long)grep->too_hard);
+			"The pattern was too costly for lines of %llu file%s, which may match: "
+			"make it simpler. ",
+			(unsigned long long)grep->too_hard, plural(grep->too_hard));
 	if (grep->too_large)
-		buffer_printf(&text, "%llu files were too large to search. ",
-			(unsigned long long)grep->too_large);
+		buffer_printf(&text, "%llu file%s too large to search. ",
+			(unsigned long long)grep->too_large,
+			grep->too_large == 1 ? " was" : "s were");
 	if (!grep->matches && !tool_flag(call, "multiline") &&
 		pattern_has_line_end(tool_string(call, "pattern"), tool_flag(call, "literal")))
 		buffer_append_string(&text, "Set multiline to match across line ends. ");
@@ -573,7 +449,9 @@ static int describe(struct grep *grep)
 {
 	struct tool_call *call = grep->call;
 	cJSON *files = cJSON_AddArrayToObject(call->data, "files");
-	bool is_partial = grep->timed_out || grep->away;
+	bool is_partial = grep->timed_out || grep->away || grep->too_hard || grep->too_large;
+	/* A file that cannot be read matters if nothing was found in the others. */
+	bool is_unknown = is_partial || grep->unreadable;
 	uint64_t shown;
 
 	if (grep->file_count)
@@ -584,11 +462,14 @@ static int describe(struct grep *grep)
 	cJSON_AddNumberToObject(call->data, "files_searched", (double)grep->files_searched);
 	cJSON_AddBoolToObject(call->data, "truncated", shown < grep->matches || is_partial);
 	cJSON_AddBoolToObject(call->data, "timed_out", grep->timed_out);
-	if (!grep->matches && tool_text(call, "[No matches.]\n") < 0)
+	if (!grep->matches && tool_text(call, is_unknown ? "[No matches in what was searched.]\n"
+							 : "[No matches.]\n") < 0)
 		return -1;
 	add_notice(grep, shown);
 	permission_filter_report(&grep->filter, call);
-	call->exit_code = is_partial ? EXIT_TROUBLE : grep->matches ? 0 : EXIT_NONE_FOUND;
+	call->exit_code = is_partial || (is_unknown && !grep->matches) ? EXIT_TROUBLE
+			  : grep->matches                              ? 0
+								       : EXIT_NONE_FOUND;
 	return 0;
 }
 

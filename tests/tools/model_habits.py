@@ -102,6 +102,35 @@ def test_grep_out_of_time_is_no_answer(root):
     equal((True, 2), (result["data"]["timed_out"], result["exit"]), "exit code")
 
 
+def test_what_grep_could_not_search_is_not_without_matches(root):
+    # One line is too costly; those before and after it are searched.
+    put(root, "hard", "ab\n" + "a" * 40 + "!\nb\naab\n")
+    for pattern, more in [("^(a|aa)+[bc]$", {}), ("(a|aa)+[bc]", {}), ("(?=a)(a|aa)+[bc]", {})]:
+        result = run("grep", {"pattern": pattern, **more}, root)
+        found = [line["text"] for entry in result["data"]["files"] for line in entry["lines"]]
+        equal((["ab", "aab"], 2, True), (found, result["exit"], result["data"]["truncated"]), pattern)
+        check("too costly for lines of 1 file, which may match" in result["data"].get("notice", ""), result)
+    put(root, "hard", "a" * 40 + "!\n")
+    for pattern, more in [("^(a|aa)+$", []), ("(a|aa)+\\n", ["--multiline"])]:
+        done = subprocess.run([PROGRAM, "tool", "grep", pattern, "--root", root, *more], capture_output=True, check=False)
+        equal((2, False, True), (done.returncode, b"[No matches.]" in done.stdout, b"too costly" in done.stdout), done.stdout)
+
+
+def test_a_match_far_in_a_line_is_shown(root):
+    for before in 90, 101, 350, 420, 600, 20000:
+        for tail in "", "y" * 30, "y" * 3000:
+            put(root, "long", "\u00e9" * before + "NEEDLE" + tail + "\n")
+            for pattern, more in [("NEEDLE", {}), ("NEE[D]LE", {}), ("NEEDLE", {"ignore_case": True}), ("NEE[D]LE", {"multiline": True})]:
+                result = run("grep", {"pattern": pattern, **more}, root)
+                line = result["data"]["files"][0]["lines"][0]["text"]
+                check("NEEDLE" in line and "\ufffd" not in line, "%d %d %s: %s" % (before, len(tail), pattern, line))
+                check(len(line.encode()) <= 520, "cut: %d" % len(line.encode()))
+                shown = line.removeprefix("[cut] ...").removesuffix("... [cut]")
+                whole = "\u00e9" * before + "NEEDLE" + tail
+                equal((not whole.startswith(shown), not whole.endswith(shown)),
+                      (line.startswith("[cut] ..."), line.endswith("... [cut]")), "marks: " + line)
+
+
 def test_a_diff_of_a_minified_file_is_short(root):
     for before, after in ("a" * 30000 + "\u00e9" * 200, "b" * 30000), ("", "x" * 70000), ("y" * 70000, ""):
         put(root, "min.js", before + "NEEDLE" + after + "\n")

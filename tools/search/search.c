@@ -204,6 +204,7 @@ struct run {
 	const uint8_t *printed; /* lines before this were reported or dropped */
 	unsigned after;         /* context lines still to report */
 	unsigned flags;
+	bool by_line;  /* many lines at once were too costly for PCRE2 */
 	bool is_utf16; /* the first chunk of such a file is in memory */
 	struct literal_scan scan;
 };
@@ -231,9 +232,10 @@ static const uint8_t *line_start(const uint8_t *start, const uint8_t *at)
 	return newline ? newline + 1 : start;
 }
 
-static int give(struct run *run, const uint8_t *start, const uint8_t *end, bool is_match)
+/* `match`: where the match in the line begins; NULL: the line is context. */
+static int give(struct run *run, const uint8_t *start, const uint8_t *end, const uint8_t *match)
 {
-	struct search_line line = {.text = start, .is_match = is_match};
+	struct search_line line = {.text = start, .is_match = match != NULL};
 
 	run->number += count_newlines(run->counted, start);
 	run->counted = start;
@@ -241,6 +243,8 @@ static int give(struct run *run, const uint8_t *start, const uint8_t *end, bool 
 	line.size = (size_t)(end - start);
 	if (line.size && end[-1] == '\r')
 		line.size--;
+	if (match > start)
+		line.match = (size_t)(match - start);
 	run->printed = end < run->end ? end + 1 : end;
 	return run->request->line(run->request->user, &line);
 }
@@ -250,7 +254,7 @@ static int give_after(struct run *run, const uint8_t *stop)
 {
 	while (run->after && run->printed < stop) {
 		const uint8_t *start = run->printed, *end = line_end(start, run->end);
-		int r = give(run, start, end, false);
+		int r = give(run, start, end, NULL);
 
 		run->after--;
 		if (r < 0)
@@ -267,7 +271,7 @@ static int give_before(struct run *run, const uint8_t *start)
 		first = line_start(run->printed, first - 1);
 	while (first < start) {
 		const uint8_t *end = line_end(first, run->end);
-		int r = give(run, first, end, false);
+		int r = give(run, first, end, NULL);
 
 		if (r < 0)
 			return r;
@@ -276,19 +280,20 @@ static int give_before(struct run *run, const uint8_t *start)
 	return 0;
 }
 
-static int give_match(struct run *run, const uint8_t *start, const uint8_t *end)
+static int give_match(
+	struct run *run, const uint8_t *start, const uint8_t *end, const uint8_t *match)
 {
 	int r = give_after(run, start);
 
 	if (r == 0)
 		r = give_before(run, start);
 	if (r == 0)
-		r = give(run, start, end, true);
+		r = give(run, start, end, match);
 	run->after = run->request->context;
 	return r;
 }
 
-/* Runs PCRE2 on [start, end), beginning at `from`.  1: a match; 0: none. */
+/* Runs PCRE2 on [start, end), beginning at `from`.  1: a match; 0: none; -EOVERFLOW: too costly. */
 static int match_in(struct run *run, const uint8_t *start, const uint8_t *end, const uint8_t *from,
 	const uint8_t **ret_start, const uint8_t **ret_end)
 {
@@ -299,23 +304,26 @@ static int match_in(struct run *run, const uint8_t *start, const uint8_t *end, c
 
 	if (r == PCRE2_ERROR_NOMATCH)
 		return 0;
-	if (r < 0) {
-		run->flags |= SEARCH_TOO_HARD;
-		return 0;
-	}
+	if (r < 0)
+		return -EOVERFLOW;
 	where = pcre2_get_ovector_pointer(s->match);
 	*ret_start = start + where[0];
 	*ret_end = start + where[1];
 	return 1;
 }
 
-static bool line_matches(struct run *run, const uint8_t *start, const uint8_t *end)
+/* Where the match in a line begins; NULL: there is none. */
+static const uint8_t *match_in_line(struct run *run, const uint8_t *start, const uint8_t *end)
 {
 	const uint8_t *from, *to;
+	int r;
 
 	if (end > start && end[-1] == '\r')
 		end--;
-	return match_in(run, start, end, start, &from, &to) > 0;
+	r = match_in(run, start, end, start, &from, &to);
+	if (r < 0)
+		run->flags |= SEARCH_TOO_HARD;
+	return r > 0 ? from : NULL;
 }
 
 /* A position in the first line that can have the next match; NULL: no line can. */
@@ -323,12 +331,16 @@ static const uint8_t *next_candidate(struct run *run, const uint8_t *at)
 {
 	const struct search_pattern *pattern = run->s->pattern;
 	const uint8_t *from, *to;
+	int r;
 
 	if (pattern->literals)
 		return literals_find(pattern->literals, &run->scan, at, run->end);
-	if (pattern->line_by_line)
+	if (pattern->line_by_line || run->by_line)
 		return at;
-	return match_in(run, at, run->end, at, &from, &to) ? from : NULL;
+	r = match_in(run, at, run->end, at, &from, &to);
+	/* One line may be the reason: the others are still searched. */
+	run->by_line = r < 0;
+	return r < 0 ? at : r > 0 ? from : NULL;
 }
 
 static int search_lines(struct run *run)
@@ -344,11 +356,13 @@ static int search_lines(struct run *run)
 			break;
 		start = line_start(at, match);
 		end = line_end(match, run->end);
-		if (!run->s->pattern->code || line_matches(run, start, end))
-			r = give_match(run, start, end);
+		if (run->s->pattern->code)
+			match = match_in_line(run, start, end);
+		if (match)
+			r = give_match(run, start, end, match);
 		at = end + 1;
-		if (r == 0 && run->s->pattern->line_by_line && run->request->stopped &&
-			run->request->stopped(run->request->user))
+		if (r == 0 && (run->s->pattern->line_by_line || run->by_line) &&
+			run->request->stopped && run->request->stopped(run->request->user))
 			r = -EINTR;
 	}
 	return r < 0 ? r : give_after(run, run->end);
@@ -358,9 +372,10 @@ static int search_lines(struct run *run)
 static int search_whole(struct run *run)
 {
 	const uint8_t *at = run->start, *from, *to;
-	int r = 0;
+	int r = 0, matched = 0;
 
-	while (at <= run->end && r == 0 && match_in(run, run->start, run->end, at, &from, &to)) {
+	while (at <= run->end && r == 0 &&
+		(matched = match_in(run, run->start, run->end, at, &from, &to)) > 0) {
 		const uint8_t *start = line_start(run->start, from);
 
 		if (from == run->end && (from == run->start || from[-1] == '\n'))
@@ -369,7 +384,7 @@ static int search_whole(struct run *run)
 			const uint8_t *end = line_end(start, run->end);
 
 			if (start >= run->printed)
-				r = give_match(run, start, end);
+				r = give_match(run, start, end, from);
 			start = end + 1;
 		} while (r == 0 && start < to);
 		at = to > from ? to : to + 1;
@@ -379,6 +394,8 @@ static int search_whole(struct run *run)
 		if (r == 0 && run->request->stopped && run->request->stopped(run->request->user))
 			r = -EINTR;
 	}
+	if (matched < 0)
+		run->flags |= SEARCH_TOO_HARD;
 	return r < 0 ? r : give_after(run, run->end);
 }
 

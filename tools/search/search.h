@@ -35,6 +35,7 @@ struct search_line {
 	const uint8_t *text; /* without its line end */
 	size_t size;
 	bool is_match; /* false: a line of context */
+	size_t match;  /* offset of the first match in `text`; 0 if it began on a line before */
 };
 
 struct search_request {
@@ -49,7 +50,7 @@ struct search_request {
 
 enum search_outcome_flags {
 	SEARCH_BINARY = 1 << 0,    /* ended at a NUL */
-	SEARCH_TOO_HARD = 1 << 1,  /* a line exceeded PCRE2's match limit */
+	SEARCH_TOO_HARD = 1 << 1,  /* a line, or with multiline the file, exceeded PCRE2's limits */
 	SEARCH_TOO_LARGE = 1 << 2, /* a line, or with multiline the file, exceeds 64 MiB */
 };
 
