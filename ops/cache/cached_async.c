@@ -3,6 +3,7 @@
  * the reply; the creator waits for it when it closes the file. */
 #include "ops/cache/cached_internal.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -16,15 +17,21 @@ enum {
 };
 
 /* Whether the name looks like that of a lock file: other machines may create it at the same time,
- * and the program relies on the result of open(2). */
+ * and the program relies on the result of open(2).  "lock", "lck" or "pid" begins a word of it
+ * ("yarn.lock", "LCK..ttyS0", "fileLock", but not "block.c"), or ends it ("dotlock"); or it is a
+ * swap file of vim (".x.swp"). */
 static bool may_be_lock(const char *name)
 {
-	static const char *const parts[] = {"lock", "LOCK", "Lock", "lck", "pid", ".sw"};
+	static const char *const words[] = {"lock", "lck", "pid"};
+	size_t length = strlen(name);
 
-	for (size_t i = 0; i < array_size(parts); i++)
-		if (strstr(name, parts[i]))
-			return true;
-	return false;
+	for (size_t i = 0; i < array_size(words); i++)
+		for (const char *at = name; (at = strcasestr(at, words[i])); at++)
+			if (at == name || !isalpha((unsigned char)at[-1]) ||
+				(isupper((unsigned char)*at) && islower((unsigned char)at[-1])) ||
+				!at[strlen(words[i])])
+				return true;
+	return length > 4 && strncmp(name + length - 4, ".sw", 3) == 0;
 }
 
 /* Whether the directory was just created here, and the scan that has it watched is running: that

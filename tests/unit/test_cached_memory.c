@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/support/cleanup.h"
 #include "ops/cache/cached.h"
 #include "ops/forward.h"
 #include "tests/check.h"
@@ -120,6 +121,35 @@ static void test_a_file_of_another_that_cannot_be_followed_is_an_error(void)
 	answers_early = false;
 }
 
+static void test_only_the_create_of_a_lock_file_waits(void)
+{
+	static const char *const locks[] = {"d/yarn.lock", "d/LCK..ttyS0", "d/.x.swp", "d/lockfile",
+		"d/fileLock", "d/daemon.pid", "d/dotlock", "d/.lock", "d/Lock2"};
+	static const char *const others[] = {
+		"d/block.c", "d/clock.h", "d/x.swift", "d/unlocked", "d/rapid.c", "d/n"};
+	struct open_file *file = NULL;
+
+	answers_early = true;
+	setup();
+	for (size_t i = 0; i < array_size(locks) + array_size(others); i++) {
+		bool is_lock = i < array_size(locks);
+		const char *path = is_lock ? locks[i] : others[i - array_size(locks)];
+
+		CHECK_RC(2 + (int)i, count_in("d"));
+		CHECK_RC(0, look("d"));
+		context.parent = seen.id;
+		CHECK_RC(0,
+			workspace_create(&context, w, path, O_WRONLY | O_EXCL, 0600, &file, &seen));
+		if (!CHECK(context.served.is_async != is_lock))
+			fprintf(stderr, "%s\n", path);
+		context.served.is_async = false;
+		workspace_flush(&context, file);
+		CHECK_RC(0, workspace_close(&context, file));
+	}
+	teardown();
+	answers_early = false;
+}
+
 static void test_attributes_that_wait_go_on_waiting(void)
 {
 	const struct attributes want = {.mode = 0640};
@@ -202,6 +232,7 @@ static void test_an_answer_from_before_what_could_not_be_kept_is_not_believed(vo
 }
 
 TEST_MAIN("cached_memory", TEST(test_a_file_of_another_that_cannot_be_followed_is_an_error),
+	TEST(test_only_the_create_of_a_lock_file_waits),
 	TEST(test_attributes_that_wait_go_on_waiting),
 	TEST(test_a_listing_that_is_not_all_known_hides_no_name),
 	TEST(test_a_name_that_the_feed_tells_of_is_known_later),
