@@ -60,13 +60,16 @@ static size_t count_lines(const char *text)
 	return lines;
 }
 
-static int fail_write(struct tool_call *call, int error, const char *path)
+static int fail_write(struct tool_call *call, int error, unsigned flags, const char *path)
 {
-	if (error == -EEXIST)
+	if (error == -EEXIST && (flags & FILES_MUST_CREATE))
 		return tool_fail(call, TOOL_ALREADY_EXISTS,
 			"Use edit to change it, set overwrite to replace it, or choose another "
 			"path.",
 			"\"%s\" exists already.", path);
+	if (error == -EEXIST)
+		return tool_fail(call, TOOL_CONFLICT, "Read it, then call again to replace it.",
+			"Others have created \"%s\" at the same time.", path);
 	if (error == -EISDIR)
 		return tool_fail(call, TOOL_NOT_A_FILE, "Give the path of a file in it.",
 			"\"%s\" is a directory.", *path ? path : ".");
@@ -95,7 +98,7 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 	cleanup_fd int lock = files_lock(root, path, call_interrupted, call);
 
 	if (lock < 0)
-		return fail_write(call, lock, path);
+		return fail_write(call, lock, flags, path);
 	r = files_stat(root, path, &status);
 	*ret_created = r == -ENOENT;
 	if (*ret_created && files_note_directories(root, path, &kept) < 0)
@@ -107,7 +110,7 @@ static int write_locked(struct tool_call *call, const char *path, const char *co
 	}
 	r = files_write(root, path, content, strlen(content), flags, NULL);
 	if (r < 0)
-		fail_write(call, r, path);
+		fail_write(call, r, flags, path);
 	if (r < 0 && *ret_created)
 		files_remove_made_directories(root, path, kept);
 	if (r < 0 && backup)

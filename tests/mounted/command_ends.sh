@@ -70,6 +70,13 @@ test_lxc_attach() {
 	works lxc-attach -P "$tmp/lxc" -n box --
 }
 
+# refused COMMAND...: it fails.
+refused() {
+	if "$@" >"$tmp/out" 2>&1; then
+		fail "was not refused: $*"
+	fi
+}
+
 # Another user of this machine: what is made there is his.
 test_sudo() {
 	need sudo
@@ -81,6 +88,12 @@ test_sudo() {
 	expect nobody "$("$ISTHMUS" exec "$mnt" -- id -un)"
 	echo new >"$mnt/new"
 	expect nobody "$(stat -c %U "$tmp/work/new")" "owner"
+	# What nobody may not write, root does not write as nobody.
+	echo old >"$tmp/work/fixed" && chown nobody: "$tmp/work/fixed" && chmod 444 "$tmp/work/fixed"
+	refused sh -c 'echo x >"$1"' sh "$mnt/fixed"
+	refused "$ISTHMUS" tool write fixed x --root "$mnt" --yes
+	refused "$ISTHMUS" tool edit fixed --old-text old --new-text x --root "$mnt" --yes
+	expect old "$(cat "$tmp/work/fixed")" "a file without the owner's permission to write"
 	stop_daemon
 }
 

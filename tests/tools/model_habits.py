@@ -34,6 +34,24 @@ def test_a_directory_is_not_written(root):
     check(not os.path.exists(root + "/newdir"), "nothing was made")
 
 
+def test_a_link_that_leads_nowhere_is_written_through(root):
+    os.mkdir(root + "/sub")
+    for target, path in [("new.txt", "new.txt"), ("no/such/file", "no/such/file"), ("sub/../deep/x", "deep/x"),
+                         (root + "/absolute/x", "absolute/x")]:
+        os.symlink(target, root + "/link")
+        equal("ALREADY_EXISTS", code(run("create_file", {"path": "link", "content": "x"}, root)), "create_file " + target)
+        equal("OK", code(run("write", {"path": "link", "content": "x"}, root)), "write " + target)
+        check(os.path.islink(root + "/link") and os.path.isfile(root + "/" + path), path)
+        os.unlink(root + "/link")
+    os.symlink("loop2", root + "/loop")
+    os.symlink("loop", root + "/loop2")
+    os.symlink("/nowhere/outside", root + "/out")
+    for path, want in ("loop", "INVALID_ARGUMENT"), ("out", "PATH_OUTSIDE_ROOT"):
+        result = run("write", {"path": path, "content": "x"}, root)
+        equal(want, code(result), path)
+        check("overwrite" not in result["error"]["ai_message"], result)
+
+
 def test_suffixes_count_in_any_case(root):
     equal("SYNTAX_ERROR", code(run("create_file", {"path": "a.JSON", "content": "[01]"}, root)), "JSON")
     equal("SYNTAX_ERROR", code(run("create_file", {"path": "a.Py", "content": "def ("}, root)), "Python")

@@ -286,6 +286,51 @@ int files_real_path(const struct files_root *root, const char *path, char **ret_
 	return rest ? path_normalise(rest, ret_path) : -EXDEV;
 }
 
+/* The target of the link at `path`, as a path below the root; NULL: no link, or outside. */
+static char *link_target(const struct files_root *root, const char *path)
+{
+	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
+	cleanup_free char *parent = strndup(path, path_parent_length(path)), *joined = NULL;
+	char target[PATH_MAX], *named = NULL;
+	ssize_t length = fd < 0 || !parent ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+
+	if (length <= 0)
+		return NULL;
+	target[length] = '\0';
+	if (target[0] != '/')
+		joined = path_join(parent, target);
+	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
+}
+
+static char *path_led_to(const struct files_root *root, const char *path, bool follow, int links)
+{
+	size_t length = follow ? strlen(path) : path_parent_length(path);
+
+	for (;;) {
+		cleanup_free char *above = strndup(path, length), *real = NULL, *target = NULL;
+		const char *rest = path + length + (path[length] == '/');
+		int r = above ? files_real_path(root, above, &real) : -ENOMEM;
+
+		if (r == -ENOENT && links < LINKS_MAX)
+			target = link_target(root, above);
+		if (r == 0)
+			return path_join(real, rest);
+		if (target) {
+			cleanup_free char *whole = path_join(target, rest);
+
+			return whole ? path_led_to(root, whole, true, links + 1) : NULL;
+		}
+		if (r != -ENOENT || !length)
+			return NULL;
+		length = path_parent_length(above);
+	}
+}
+
+char *files_path_led_to(const struct files_root *root, const char *path, bool follow)
+{
+	return path_led_to(root, path, follow, 0);
+}
+
 /* ---- Content -------------------------------------------------------------- */
 
 int files_read(const struct files_root *root, const char *path, size_t limit_bytes,

@@ -327,50 +327,38 @@ static int write_in_place(struct target *target, const void *content, size_t siz
 	return overwrite_in_child(fd, content, size, &old);
 }
 
-static bool is_empty(int fd)
+/* Opens the directory of a file that does not exist, also through a link that leads nowhere. */
+static int open_place(
+	const struct files_root *root, const char *path, unsigned flags, struct target *target)
 {
-	struct stat status;
+	cleanup_free char *real = NULL;
+	struct stat link;
 
-	return fstat(fd, &status) == 0 && status.st_size == 0;
-}
-
-/* Removes the file that was created only to find out where a dangling link leads. */
-static int forget_made(struct target *target)
-{
-	close(target->fd);
-	target->fd = -1;
-	return unlinkat(target->directory, target->name, 0) < 0 && errno != ENOENT ? -errno : 0;
+	if (flags & FILES_MUST_REPLACE)
+		return -ENOENT;
+	if (files_lstat(root, path, &link) == 0 && S_ISLNK(link.st_mode)) {
+		if (flags & FILES_MUST_CREATE)
+			return -EEXIST;
+		real = files_path_led_to(root, path, true);
+		if (!real)
+			return -ENOENT;
+		path = real;
+	}
+	target->directory = files_open_parent(root, path, true, target->name);
+	return target->directory < 0 ? target->directory : 0;
 }
 
 static int open_target(
 	const struct files_root *root, const char *path, unsigned flags, struct target *target)
 {
 	cleanup_free char *real = NULL;
-	bool made = false;
 	int r;
 
 	target->fd = files_open(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
-	if (target->fd == -EACCES)
-		return -EACCES;
-	if (target->fd == -ENOENT) {
-		struct stat link;
-
-		if (flags & FILES_MUST_REPLACE)
-			return -ENOENT;
-		/* A dangling link inside the root: create its target. */
-		if (files_lstat(root, path, &link) == 0 && S_ISLNK(link.st_mode)) {
-			if (flags & FILES_MUST_CREATE)
-				return -EEXIST;
-			target->fd = files_open(root, path, O_RDWR | O_CREAT | O_NOCTTY, 0666);
-			made = target->fd >= 0 && is_empty(target->fd);
-		}
-	}
-	if (target->fd < 0 && target->fd != -ENOENT)
+	if (target->fd == -ENOENT)
+		return open_place(root, path, flags, target);
+	if (target->fd < 0)
 		return target->fd;
-	if (target->fd < 0) {
-		target->directory = files_open_parent(root, path, true, target->name);
-		return target->directory < 0 ? target->directory : 0;
-	}
 	if (fstat(target->fd, &target->status) < 0)
 		return -errno;
 	if (S_ISDIR(target->status.st_mode))
@@ -383,18 +371,23 @@ static int open_target(
 	if (r < 0)
 		return r;
 	target->directory = files_open_parent(root, real, false, target->name);
-	if (target->directory < 0)
-		return target->directory;
-	return made ? forget_made(target) : 0;
+	return target->directory < 0 ? target->directory : 0;
 }
 
-/* 0, -EACCES, -EROFS. */
-static int check_writable(int fd)
+/* 0, -EACCES, -EROFS.  The owner's bit does not count for root, but it may for the account at the
+ * far end: that is known after an open only. */
+static int check_writable(int fd, const struct stat *status)
 {
 	char link[64];
+	cleanup_fd int writing = -1;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	return faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) < 0 ? -errno : 0;
+	if (faccessat(AT_FDCWD, link, W_OK, AT_EACCESS) < 0)
+		return -errno;
+	if (status->st_mode & S_IWUSR)
+		return 0;
+	writing = open(link, O_WRONLY | O_CLOEXEC);
+	return writing < 0 ? -errno : 0;
 }
 
 int files_write(const struct files_root *root, const char *path, const void *content, size_t size,
@@ -405,7 +398,7 @@ int files_write(const struct files_root *root, const char *path, const void *con
 	bool exists = target.fd >= 0;
 
 	if (r == 0 && exists)
-		r = check_writable(target.fd);
+		r = check_writable(target.fd, &target.status);
 	if (r == 0 && !exists && expected)
 		r = -ESTALE;
 	if (r == 0 && exists && target.status.st_nlink > 1) {

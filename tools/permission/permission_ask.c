@@ -1,15 +1,12 @@
 /* The questions of tools/permission/permission.h. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 
 #include "ops/support/path.h"
 #include "ops/support/visible.h"
 #include "tools/base/registry.h"
 #include "tools/permission/permission.h"
-
-enum { LINKS_MAX = 16 };
 
 /* ---- Questions --------------------------------------------------------------------------- */
 
@@ -161,52 +158,10 @@ int permission_ask(
 	return permission_ask_all(call, level, &one, 1, sentence, NULL);
 }
 
-/* The target of the link at `path`, as a path below the root; NULL: no link, or outside. */
-static char *link_target(const struct files_root *root, const char *path)
-{
-	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
-	cleanup_free char *parent = strndup(path, path_parent_length(path)), *joined = NULL;
-	char target[PATH_MAX], *named = NULL;
-	ssize_t length = fd < 0 || !parent ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
-
-	if (length <= 0)
-		return NULL;
-	target[length] = '\0';
-	if (target[0] != '/')
-		joined = path_join(parent, target);
-	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
-}
-
-/* The path with links followed, even if its last names or a link's target do not exist yet.
- * NULL: unknown. */
-static char *real_path(const struct files_root *root, const char *path, bool follow, int links)
-{
-	size_t length = follow ? strlen(path) : path_parent_length(path);
-
-	for (;;) {
-		cleanup_free char *above = strndup(path, length), *real = NULL, *target = NULL;
-		const char *rest = path + length + (path[length] == '/');
-		int r = above ? files_real_path(root, above, &real) : -ENOMEM;
-
-		if (r == -ENOENT && links < LINKS_MAX)
-			target = link_target(root, above);
-		if (r == 0)
-			return path_join(real, rest);
-		if (target) {
-			cleanup_free char *whole = path_join(target, rest);
-
-			return whole ? real_path(root, whole, true, links + 1) : NULL;
-		}
-		if (r != -ENOENT || !length)
-			return NULL;
-		length = path_parent_length(above);
-	}
-}
-
 /* The path that `path` leads to; NULL: the same path, or unknown. */
 static char *leads_to(const struct files_root *root, const char *path, unsigned uses)
 {
-	cleanup_free char *real = real_path(root, path, !(uses & PERMISSION_LINK), 0);
+	cleanup_free char *real = files_path_led_to(root, path, !(uses & PERMISSION_LINK));
 
 	return real && strcmp(real, path) != 0 ? steal_ptr(&real) : NULL;
 }
