@@ -18,8 +18,11 @@ static int check_arguments(struct tool_call *call)
 {
 	const cJSON *schema = registry_input_schema(call->tool);
 	struct buffer problem cleanup_buffer = {0};
-	int r = schema_check(schema, call->arguments, &problem);
+	int r;
 
+	if (call->tool->adapt)
+		call->tool->adapt(call->arguments);
+	r = schema_check(schema, call->arguments, &problem);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "%s: %.*s.", call->tool->name,
 			(int)problem.size, (const char *)problem.data);

@@ -36,6 +36,31 @@ static const char data_schema[] =
 
 enum { EXIT_TIMED_OUT = 124 }; /* as timeout(1) */
 
+/* Other agents have seconds in "timeout" (pi), milliseconds (Claude Code, opencode, at least 1000),
+ * or "timeout_ms" (Codex); and "cwd".  What is given by both names stays, and is refused. */
+static void adapt(cJSON *arguments)
+{
+	static const struct {
+		const char *from, *to;
+	} names[] = {{"cwd", "workdir"}, {"timeout", "timeout_s"}, {"timeout_ms", "timeout_s"}};
+
+	for (size_t i = 0; i < array_size(names); i++) {
+		cJSON *value = cJSON_GetObjectItemCaseSensitive(arguments, names[i].from);
+		double number = cJSON_IsString(value) ? strtod(value->valuestring, NULL)
+						      : cJSON_GetNumberValue(value);
+		bool is_ms = strcmp(names[i].from, "timeout_ms") == 0 || number >= 1000;
+
+		if (!value || cJSON_HasObjectItem(arguments, names[i].to))
+			continue;
+		value = cJSON_DetachItemFromObjectCaseSensitive(arguments, names[i].from);
+		if (strcmp(names[i].to, "timeout_s") == 0 && is_ms && number > 0) {
+			cJSON_Delete(value);
+			value = cJSON_CreateNumber(number / 1000);
+		}
+		cJSON_AddItemToObject(arguments, names[i].to, value);
+	}
+}
+
 struct run {
 	struct tool_call *call;
 	struct tail tail;
@@ -358,6 +383,7 @@ const struct tool tool_bash = {
 	.data_schema = data_schema,
 	.level = TOOL_DANGEROUS,
 	.hints = TOOL_IS_DESTRUCTIVE | TOOL_IS_OPEN_WORLD,
+	.adapt = adapt,
 	.permission = permission,
 	.execute = execute,
 };

@@ -113,6 +113,17 @@ def test_a_missing_directory_is_found_before_the_question(root):
         equal(want, code(json.loads(done.stdout)), workdir)
 
 
+def test_bash_takes_the_argument_names_of_other_agents(root):
+    os.mkdir(root + "/sub")
+    equal("sub\n", run("bash", {"command": "basename $PWD", "cwd": "sub"}, root)["data"]["output"], "cwd")
+    for limit in {"timeout": 0.3}, {"timeout": 1000}, {"timeout": "1000"}, {"timeout_ms": 300}:
+        result = run("bash", {"command": "sleep 20", **limit}, root)
+        equal("TIMEOUT", code(result), limit)
+        check("1 s" in result["error"]["message"] or "0.3 s" in result["error"]["message"], result)
+    for both in {"timeout": 5, "timeout_s": 5}, {"cwd": ".", "workdir": "."}:
+        equal("INVALID_ARGUMENT", code(run("bash", {"command": "true", **both}, root)), both)
+
+
 def test_grep_out_of_time_is_no_answer(root):
     for number in range(60):
         put(root, "hard/%d" % number, ("a" * 4000 + "b\n") * 20)  # each takes as long as a pattern may

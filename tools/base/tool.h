@@ -82,6 +82,10 @@ struct tool {
 	unsigned uses;              /* enum permission_use of the argument `path`; 0: rules about
 				     * this tool match commands, not paths */
 
+	/* Optional: gives arguments that models know by other names, or in other units, those of
+	 * the schema, which is checked then. */
+	void (*adapt)(cJSON *arguments);
+
 	/* Optional: checks what the schema cannot express, before a permission question.  Calls
 	 * that a rule denies have failed before.  With `asks_first`, messages must not reveal
 	 * anything about the content of `path`. */
