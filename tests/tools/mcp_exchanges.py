@@ -230,6 +230,17 @@ def test_elicitation(root):
     check(not os.path.exists(root + "/z"), "unanswered means no")
 
 
+def test_a_client_that_shows_all_of_a_failure_gets_the_text_alone(root):
+    for client, shown in ("gemini-cli-mcp-client", False), ("claude-code", True):
+        server = Mcp(root)
+        server.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": client, "version": "1"}})
+        result = server.call("read", {"path": "nofile"})
+        equal((True, shown), (result["isError"], "_meta" in result), client)
+        check("NOT_FOUND" in text_of(result), result)
+        check("_meta" in server.call("read", {"path": "a.txt"}), "what succeeds has it")
+        server.close()
+
+
 def test_a_refusal_says_what_would_allow_it(root):
     server = Mcp(root)
 

@@ -168,6 +168,17 @@ static int whole_text(struct tool_call *call, struct buffer *text)
 	return r < 0 ? r : buffer_append(text, "", 1);
 }
 
+/* Whether the client shows the model all of a failed call, `_meta` too, which repeats the text. */
+static bool shows_all_of_failures(const struct tool_call *call)
+{
+	static const char *const names[] = {"gemini-cli", "qwen-cli", "qwen-code"};
+
+	for (size_t i = 0; i < array_size(names); i++)
+		if (strncmp(call->agent, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
 /* Adds the JSON result to `_meta`, which models do not see.  Not as structuredContent: many hosts
  * then show neither images nor the text, which is often ten times shorter. */
 static void add_for_programs(cJSON *result, cJSON *json)
@@ -234,7 +245,7 @@ static cJSON *call_result(struct tool_call *call)
 	add_notes(content, call);
 	if (call->tool->hints & TOOL_IS_STRUCTURED)
 		cJSON_AddItemToObject(result, "structuredContent", tool_result_json(call));
-	else
+	else if (call->code == TOOL_OK || !shows_all_of_failures(call))
 		add_for_programs(result, tool_result_json(call));
 	cJSON_AddBoolToObject(result, "isError", call->code != TOOL_OK);
 	add_drawn(result, request);
