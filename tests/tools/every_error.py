@@ -171,6 +171,19 @@ def test_the_rule_that_is_suggested_allows_the_call(root):
     check("No rule can allow it" in words and "permissions" not in words, words)
 
 
+def test_invalid_rules_say_where(root):
+    policy = root + "/invalid.json"
+    rule = '{"tool": "bash", "pattern": "x", "action": "allow"}'
+    for text, want in [('[\n%s,\n]\n' % rule, "line 2, column 52"), ('{"permissions": [\n' + rule, "line 2"),
+                       ('[%s, {"tool": "bash"}]' % rule, "rule 2"), ('[%s, %s]' % (rule, rule.replace("bash", "bsh")), "rule 2: there is no tool"),
+                       ("7", "neither a JSON object nor an array")]:
+        with open(policy, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = subprocess.run([PROGRAM, "tool", "ls", "--root", root, "--policy", policy], capture_output=True, check=False)
+        check(done.returncode != 0 and want in done.stderr.decode(), "%s: %s" % (text, done.stderr))
+    os.unlink(policy)
+
+
 def test_denied(root):
     for name, arguments in [("bash", {"command": "touch x"}), ("launch_app", {"app_name": "ls"}),
                             ("webfetch", {"url": "http://127.0.0.1/"}),

@@ -9,6 +9,7 @@
 #include "ops/support/cleanup.h"
 #include "ops/support/path.h"
 #include "tools/base/registry.h"
+#include "tools/syntax/syntax.h"
 
 enum { FILE_MAX_BYTES = 1 << 20, RULES_MAX = 10000 };
 
@@ -149,7 +150,7 @@ static bool is_about_a_tool(const char *pattern)
 }
 
 static int parse_rule(struct permissions *permissions, enum permission_source source,
-	const cJSON *item, struct buffer *problem)
+	const cJSON *item, unsigned number, struct buffer *problem)
 {
 	const char *tool = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "tool"));
 	static const char *const keys[] = {"tool", "pattern", "action"};
@@ -164,13 +165,14 @@ static int parse_rule(struct permissions *permissions, enum permission_source so
 
 		buffer_printf(problem,
 			"each rule has \"tool\", \"action\" (allow, ask or deny) and, if it is "
-			"not about everything, \"pattern\", and nothing else; this one is "
+			"not about everything, \"pattern\", and nothing else; rule %u is "
 			"wrong: %s",
-			text ? text : "");
+			number, text ? text : "");
 		return -EINVAL;
 	}
 	if (!is_about_a_tool(tool)) {
-		buffer_printf(problem, "there is no tool \"%s\"; the tools are", tool);
+		buffer_printf(
+			problem, "rule %u: there is no tool \"%s\"; the tools are", number, tool);
 		for (size_t i = 0; registry_at(i); i++)
 			buffer_printf(problem, "%s %s", i ? "," : "", registry_at(i)->name);
 		return -EINVAL;
@@ -182,7 +184,10 @@ static int parse_rule(struct permissions *permissions, enum permission_source so
 int permissions_parse(struct permissions *permissions, enum permission_source source,
 	const char *json, size_t size, struct buffer *problem)
 {
-	cJSON *root = cJSON_ParseWithLength(json, size);
+	struct syntax_error error = {0};
+	/* cJSON accepts more than JSON, and does not say where it stopped. */
+	bool is_json = syntax_json(json, size, 0, &error) == 0;
+	cJSON *root = is_json ? cJSON_ParseWithLength(json, size) : NULL;
 	const cJSON *list =
 		cJSON_IsArray(root) ? root : cJSON_GetObjectItemCaseSensitive(root, "permissions");
 	/* The other keys are read by tools/custom/, from the user's file only. */
@@ -190,10 +195,15 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 	size_t known = source == PERMISSION_FROM_USER ? array_size(keys) : 1;
 	const char *unknown = cJSON_IsObject(root) ? unknown_key(root, keys, known) : NULL;
 	const cJSON *item;
+	unsigned number = 0;
 	int r = 0;
 
-	if (!cJSON_IsObject(root) && !cJSON_IsArray(root)) {
-		buffer_append_string(problem, "it is not JSON");
+	if (error.line) {
+		buffer_printf(problem, "it is not valid JSON at line %zu, column %zu: %s",
+			error.line, error.column, error.message);
+		r = -EINVAL;
+	} else if (!cJSON_IsObject(root) && !cJSON_IsArray(root)) {
+		buffer_append_string(problem, "it is neither a JSON object nor an array");
 		r = -EINVAL;
 	} else if (unknown) {
 		buffer_printf(problem, "it has \"%s\", but only \"permissions\" is known", unknown);
@@ -204,8 +214,9 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 	}
 	cJSON_ArrayForEach(item, list)
 	{
+		number++;
 		if (r == 0)
-			r = parse_rule(permissions, source, item, problem);
+			r = parse_rule(permissions, source, item, number, problem);
 	}
 	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(root, "tools"))
 	{
