@@ -26,6 +26,7 @@ static int check_arguments(struct tool_call *call)
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "%s: %.*s.", call->tool->name,
 			(int)problem.size, (const char *)problem.data);
+	permission_take_look_alike(call);
 	if (!call->tool->validate)
 		return 0;
 	return permission_deny_early(call) < 0 ? -1 : call->tool->validate(call);

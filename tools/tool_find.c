@@ -14,6 +14,7 @@
 #include "tools/search/ahead.h"
 #include "tools/search/pattern.h"
 #include "tools/search/walk.h"
+#include "tools/text/looks.h"
 
 enum { FIND_LIMIT = 1000, FOUND_MAX = 500000, MOUNT_THREADS = 8, AHEAD_MAX_S = 30 };
 
@@ -36,22 +37,26 @@ static const char data_schema[] =
 struct found_path {
 	char *path; /* with '/' at the end of a directory's */
 	struct timespec mtime;
+	bool by_looks; /* the pattern does not match it, but what it looks like */
 };
 
 struct finding {
 	struct tool_call *call;
 	struct permission_filter filter;
 	struct glob glob;
+	struct glob looks; /* for what paths look like (tools/text/looks.h) */
 	bool newest_first; /* glob: files only, sorted by mtime */
 	size_t base;       /* length of the searched directory's path in each path */
 	pthread_mutex_t lock;
 	struct found_path *paths; /* guarded by lock */
 	size_t count, capacity;
+	size_t by_looks; /* of those that are shown */
 	bool too_many;
 	bool only_directories;
-	bool is_outside;     /* the pattern is about another tree */
-	uint64_t unreadable; /* directories */
-	char *away;          /* NULL, or what is to be said of a link that is not there */
+	bool pattern_is_special; /* it has characters that look like others */
+	bool is_outside;         /* the pattern is about another tree */
+	uint64_t unreadable;     /* directories */
+	char *away;              /* NULL, or what is to be said of a link that is not there */
 };
 
 static bool stopped(void *user)
@@ -92,6 +97,19 @@ static void joined(void *user)
 	tool_join_thread(((struct finding *)user)->call);
 }
 
+/* Whether the pattern matches what the path looks like. */
+static bool looks_match(const struct finding *finding, const char *path)
+{
+	struct buffer seen cleanup_buffer = {0};
+	const char *at = path;
+
+	while (*at > 0)
+		at++;
+	return (*at || finding->pattern_is_special) && looks_append(path, &seen) == 0 &&
+	       buffer_append(&seen, "", 1) == 0 &&
+	       glob_matches(&finding->looks, (const char *)seen.data);
+}
+
 static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 {
 	struct finding *finding = user;
@@ -103,7 +121,8 @@ static int visit(void *user, unsigned worker, const struct walk_entry *entry)
 	(void)worker;
 	if (is_directory ? finding->newest_first : finding->only_directories)
 		return 0;
-	if (!glob_matches(&finding->glob, entry->path + finding->base))
+	found_path.by_looks = !glob_matches(&finding->glob, entry->path + finding->base);
+	if (found_path.by_looks && !looks_match(finding, entry->path + finding->base))
 		return 0;
 	if (finding->newest_first) {
 		if (fstatat(entry->directory, entry->name, &status, AT_SYMLINK_NOFOLLOW) < 0)
@@ -145,6 +164,11 @@ static int add_notice(struct finding *finding, size_t shown)
 			"Showing %zu of %s%zu paths. Use a narrower pattern or path, or a higher "
 			"limit. ",
 			shown, finding->too_many ? "more than " : "", finding->count);
+	if (finding->by_looks)
+		buffer_printf(&text,
+			"%zu of the names only look%s like the pattern: \\u and four digits stand "
+			"for a character of them, and read takes them as they are shown. ",
+			finding->by_looks, finding->by_looks == 1 ? "s" : "");
 	if (finding->unreadable)
 		buffer_printf(&text, "%llu director%s could not be read. ",
 			(unsigned long long)finding->unreadable,
@@ -181,11 +205,14 @@ static int describe(struct finding *finding)
 			break;
 		if (utf8_append_clean(&clean, path, strlen(path)) < 0 ||
 			buffer_append(&clean, "", 1) < 0 ||
-			visible_append(&seen, path, strlen(path), 0) < 0 ||
+			(finding->paths[shown].by_looks
+					? looks_escape(path, &seen)
+					: visible_append(&seen, path, strlen(path), 0)) < 0 ||
 			buffer_append(&seen, "", 1) < 0 ||
 			tool_text(call, "%s\n", (const char *)seen.data) < 0)
 			return tool_fail_errno(call, -ENOMEM, "list what was found", NULL);
 		cJSON_AddItemToArray(paths, cJSON_CreateString((const char *)clean.data));
+		finding->by_looks += finding->paths[shown].by_looks;
 	}
 	cJSON_AddNumberToObject(call->data, "total", (double)finding->count);
 	cJSON_AddBoolToObject(call->data, "truncated",
@@ -202,13 +229,18 @@ static int describe(struct finding *finding)
 /* As in .gitignore, "name/" is a directory. */
 static int compile(struct finding *finding, const char *pattern)
 {
+	struct buffer seen cleanup_buffer = {0};
 	size_t length = strlen(pattern);
 	cleanup_free char *name = NULL;
 
 	finding->only_directories = length > 1 && pattern[length - 1] == '/';
 	name = strndup(pattern, length - finding->only_directories);
-	return name ? pattern_compile(finding->call, "pattern", name, &finding->glob)
-		    : tool_fail_errno(finding->call, -ENOMEM, "search", NULL);
+	if (!name || looks_append(name, &seen) < 0 || buffer_append(&seen, "", 1) < 0)
+		return tool_fail_errno(finding->call, -ENOMEM, "search", NULL);
+	finding->pattern_is_special = looks_special(name);
+	if (pattern_compile(finding->call, "pattern", name, &finding->glob) < 0)
+		return -1;
+	return pattern_compile(finding->call, "pattern", (const char *)seen.data, &finding->looks);
 }
 
 static int search(struct finding *finding)
@@ -264,6 +296,7 @@ static int run(struct tool_call *call, bool newest_first)
 	free(finding.away);
 	permission_filter_done(&finding.filter);
 	glob_done(&finding.glob);
+	glob_done(&finding.looks);
 	return r;
 }
 

@@ -183,7 +183,7 @@ static void describe(struct reading *r, const char *path, bool complete)
 		for (size_t i = 0; i < sizeof(canonical.digest); i++)
 			snprintf(hash + 2 * i, 3, "%02x", canonical.digest[i]);
 		cJSON_AddStringToObject(call->data, "hash", hash);
-		call->remark = string_printf("[hash %s, for expected_hash of edit]", hash);
+		tool_remark(call, "[hash %s, for expected_hash of edit]", hash);
 	}
 	cJSON_AddBoolToObject(call->data, "truncated", r->full);
 	if (r->too_long) {

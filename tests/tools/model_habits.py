@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 
-from toolslib import PROGRAM, check, code, each_in_new_directory, equal, finish, private_home, run
+from toolslib import PROGRAM, Mcp, check, code, each_in_new_directory, equal, finish, private_home, run
 
 
 def put(root, path, text):
@@ -122,6 +122,40 @@ def test_bash_takes_the_argument_names_of_other_agents(root):
         check("1 s" in result["error"]["message"] or "0.3 s" in result["error"]["message"], result)
     for both in {"timeout": 5, "timeout_s": 5}, {"cwd": ".", "workdir": "."}:
         equal("INVALID_ARGUMENT", code(run("bash", {"command": "true", **both}, root)), both)
+
+
+def test_names_that_only_look_the_same_are_found(root):
+    shot, decomposed = "shots/Screenshot 1.01.11\u202fAM.txt", "shots/cafe\u0301.txt"
+    put(root, shot, "one\n")
+    put(root, decomposed, "two\n")
+    put(root, "no\u00a0break/a.txt", "three\n")
+    for given, want in [("shots/Screenshot 1.01.11 AM.txt", "one\n"), ("shots/caf\u00e9.txt", "two\n"), ("no break/a.txt", "three\n"),
+                        ("shots/Screenshot 1.01.11\\u202fAM.txt", "one\n"), (shot, "one\n")]:
+        equal(want, run("read", {"path": given}, root).get("data", {}).get("content"), given)
+    equal(shot, run("read", {"path": "shots/Screenshot 1.01.11 AM.txt"}, root)["data"]["path"], "the name that it has")
+    equal("OK", code(run("edit", {"path": "shots/caf\u00e9.txt", "edits": [{"old_text": "two", "new_text": "2"}]}, root)), "edit")
+    server = Mcp(root)
+    text = json.dumps(server.call("read", {"path": "shots/Screenshot 1.01.11 AM.txt"})["content"])
+    check("one name that looks like it, which was used" in text and "11\\\\u202fAM" in text, "it is said: " + text)
+    server.close()
+    for tool in "find", "glob":
+        for pattern, want in [("Screenshot * AM.txt", [shot]), ("caf\u00e9*", [decomposed]), ("no break/*", ["no\u00a0break/a.txt"]),
+                              ("cafe\u0301.txt", [decomposed]), ("*.txt", [shot, decomposed, "no\u00a0break/a.txt"])]:
+            result = run(tool, {"pattern": pattern}, root)["data"]
+            equal(sorted(want), sorted(result["paths"]), "%s %s" % (tool, pattern))
+        done = subprocess.run([PROGRAM, "tool", tool, "Screenshot 1.01.11 AM.txt", "--root", root], capture_output=True, check=False)
+        check(b"shots/Screenshot 1.01.11\\u202fAM.txt\n" in done.stdout and b"read takes them" in done.stdout, done.stdout)
+    # Several: none is taken, and the difference is shown.
+    put(root, "shots/Screenshot 1.01.11\u00a0AM.txt", "other\n")
+    result = run("read", {"path": "shots/Screenshot 1.01.11 AM.txt"}, root)
+    equal("NOT_FOUND", code(result), "several")
+    check("11\\u202fAM.txt" in result["error"]["message"] and "11\\u00a0AM.txt" in result["error"]["message"], result)
+    # What rules hide is neither taken nor named.
+    put(root, ".isthmus.json", json.dumps({"permissions": [{"tool": "*", "pattern": "shots/*\u00a0*", "action": "deny"}]}))
+    equal("one\n", run("read", {"path": "shots/Screenshot 1.01.11 AM.txt"}, root)["data"]["content"], "the one that is not hidden")
+    os.unlink(root + "/" + shot)
+    result = run("read", {"path": "shots/Screenshot 1.01.11 AM.txt"}, root)
+    check(code(result) == "NOT_FOUND" and "u00a0" not in json.dumps(result), result)
 
 
 def test_grep_out_of_time_is_no_answer(root):

@@ -7,7 +7,6 @@
 #include <magic.h>
 #include <pwd.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -16,7 +15,7 @@
 #include "ops/support/path.h"
 #include "ops/support/utf8.h"
 
-enum { LINKS_MAX = 16, NAMES_MAX = 20000 };
+enum { LINKS_MAX = 16 };
 
 int files_root_open(const char *directory, struct files_root *ret_root)
 {
@@ -436,114 +435,4 @@ int files_lock(const struct files_root *root, const char *path, bool (*interrupt
 		return fd;
 	r = files_lock_fd(fd, interrupted, user);
 	return r < 0 ? r : steal_fd(&fd);
-}
-
-/* ---- Similar names -------------------------------------------------------- */
-
-enum { NEAR_MAX = 3 };
-
-struct near {
-	char name[256];
-	unsigned distance;
-};
-
-/* The edit distance without regard to case, at most `limit`. */
-static unsigned name_distance(const char *a, const char *b, unsigned limit)
-{
-	unsigned row[257];
-	size_t length = strlen(b);
-
-	if (length > 255)
-		return limit;
-	for (unsigned j = 0; j <= length; j++)
-		row[j] = j;
-	for (size_t i = 0; a[i]; i++) {
-		unsigned diagonal = row[0], best = row[0] + 1;
-
-		row[0]++;
-		for (size_t j = 0; j < length; j++) {
-			unsigned cost = diagonal + (strncasecmp(a + i, b + j, 1) != 0);
-
-			diagonal = row[j + 1];
-			if (row[j + 1] + 1 < cost)
-				cost = row[j + 1] + 1;
-			if (row[j] + 1 < cost)
-				cost = row[j] + 1;
-			row[j + 1] = cost;
-			if (cost < best)
-				best = cost;
-		}
-		if (best >= limit)
-			return limit;
-	}
-	return row[length];
-}
-
-static void keep_nearest(struct near near[NEAR_MAX], const char *name, unsigned distance)
-{
-	size_t i = NEAR_MAX;
-
-	while (i > 0 && near[i - 1].distance > distance)
-		i--;
-	if (i == NEAR_MAX || strlen(name) >= sizeof(near[0].name))
-		return;
-	memmove(&near[i + 1], &near[i], (NEAR_MAX - 1 - i) * sizeof(near[0]));
-	strcpy(near[i].name, name);
-	near[i].distance = distance;
-}
-
-static const char *near_remark(int directory, const char *name)
-{
-	struct stat status;
-
-	if (fstatat(directory, name, &status, 0) < 0 && errno == ENOENT)
-		return " (a symbolic link that leads nowhere)";
-	return utf8_is_clean(name, strlen(name))
-		       ? ""
-		       : " (its bytes are not UTF-8: bash reaches it with a pattern)";
-}
-
-char *files_near_names(const struct files_root *root, const char *path,
-	bool (*may_name)(void *user, const char *path), void *user)
-{
-	struct near near[NEAR_MAX];
-	struct buffer list cleanup_buffer = {0};
-	cleanup_free char *parent = strndup(path, path_parent_length(path));
-	cleanup_dir DIR *directory = NULL;
-	const char *wanted = path_name(path);
-	unsigned limit = (unsigned)strlen(wanted) / 3 + 2;
-	struct dirent *entry;
-	int fd;
-
-	for (size_t i = 0; i < NEAR_MAX; i++)
-		near[i].distance = limit;
-	fd = parent ? files_open(root, parent, O_RDONLY | O_DIRECTORY, 0) : -ENOMEM;
-	if (fd < 0)
-		return NULL;
-	directory = fdopendir(fd);
-	if (!directory) {
-		close(fd);
-		return NULL;
-	}
-	for (int i = 0; i < NAMES_MAX && (entry = readdir(directory)); i++) {
-		unsigned distance;
-
-		if (!path_is_name(entry->d_name))
-			continue;
-		distance = name_distance(wanted, entry->d_name, limit);
-		/* A prefix counts as similar: "test" for "test_long_name.c". */
-		if (distance >= limit && strlen(wanted) >= 3 &&
-			strncasecmp(wanted, entry->d_name, strlen(wanted)) == 0)
-			distance = limit - 1;
-		if (distance < limit) {
-			cleanup_free char *whole = path_join(parent, entry->d_name);
-
-			if (whole && may_name(user, whole))
-				keep_nearest(near, entry->d_name, distance);
-		}
-	}
-	for (size_t i = 0; i < NEAR_MAX && near[i].distance < limit; i++)
-		buffer_printf(&list, "%s%s%s%s%s", i ? ", " : "", parent, *parent ? "/" : "",
-			near[i].name, near_remark(dirfd(directory), near[i].name));
-	return list.size ? buffer_steal_string(&list) : NULL;
 }

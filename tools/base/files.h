@@ -51,8 +51,8 @@ void files_remove_made_directories(const struct files_root *root, const char *pa
 int files_real_path(const struct files_root *root, const char *path, char **ret_path);
 
 /* The same, even if its last names, or the target of a link, do not exist; `follow` false: not
- * through a link that is the last name.  The caller frees it.  NULL: it leads out of the root, or is
- * unknown. */
+ * through a link that is the last name.  The caller frees it.  NULL: it leads out of the root, or
+ * is unknown. */
 char *files_path_led_to(const struct files_root *root, const char *path, bool follow);
 
 /* Reads a whole regular file; -EISDIR, -EFBIG past `limit_bytes`, -ESPIPE for a device or
@@ -99,9 +99,15 @@ bool files_backup_undo(const struct files_root *root, const char *path, const st
 	const char *backup);
 
 /* Up to three names in the directory of `path` that look like its last one; separated by
- * ", ", as paths below the root; only those that `may_name` lets pass.  The caller frees it; NULL:
- * none. */
+ * ", ", as paths below the root; only those that `may_name` lets pass.  In one that looks the same
+ * the characters that differ are escaped.  The caller frees it; NULL: none. */
 char *files_near_names(const struct files_root *root, const char *path,
+	bool (*may_name)(void *user, const char *path), void *user);
+
+/* A path that exists and looks like `path`, which does not: for each name that is missing, the
+ * directory has exactly one that looks the same (tools/text/looks.h) and that `may_name` lets pass.
+ * The caller frees it; NULL: none. */
+char *files_look_alike(const struct files_root *root, const char *path,
 	bool (*may_name)(void *user, const char *path), void *user);
 
 /* The MIME type of the content.  The caller frees it; NULL: unknown. */

@@ -259,6 +259,24 @@ int tool_text(struct tool_call *call, const char *format, ...)
 	return r < 0 ? tool_fail_errno(call, r, "keep the output", NULL) : 0;
 }
 
+void tool_remark(struct tool_call *call, const char *format, ...)
+{
+	struct buffer line cleanup_buffer = {0};
+	va_list arguments;
+	char *whole;
+
+	va_start(arguments, format);
+	if (call->remark)
+		buffer_printf(&line, "%s\n", call->remark);
+	buffer_vprintf(&line, format, arguments);
+	va_end(arguments);
+	whole = buffer_steal_string(&line);
+	if (!whole)
+		return;
+	free(call->remark);
+	call->remark = whole;
+}
+
 static const cJSON *argument(const struct tool_call *call, const char *name)
 {
 	return json_member(call->arguments, name);

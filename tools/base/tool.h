@@ -261,6 +261,10 @@ void tool_update(struct tool_call *call, const char *text, size_t size);
 int tool_text(struct tool_call *call, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Adds a line for models beside the text. */
+void tool_remark(struct tool_call *call, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 /* Arguments, after the check by the schema.  NULL or `fallback`: the argument is absent. */
 const char *tool_string(const struct tool_call *call, const char *name);
 int64_t tool_integer(const struct tool_call *call, const char *name, int64_t fallback);

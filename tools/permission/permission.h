@@ -156,6 +156,10 @@ int permission_ask(
 int permission_ask_path(struct tool_call *call, enum tool_level level, unsigned uses,
 	const char *path, const char *sentence);
 
+/* If the argument `path` of a tool that shows content names nothing, and one name that the rules do
+ * not hide looks the same: replaces the argument, and says so in the call's remark. */
+void permission_take_look_alike(struct tool_call *call);
+
 /* Called before the call reads anything: fails if the rules deny the tool's use of the argument
  * `path`; sets `asks_first` if they ask. */
 int permission_deny_early(struct tool_call *call);

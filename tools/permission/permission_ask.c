@@ -7,6 +7,7 @@
 #include "ops/support/visible.h"
 #include "tools/base/registry.h"
 #include "tools/permission/permission.h"
+#include "tools/text/looks.h"
 
 /* ---- Questions --------------------------------------------------------------------------- */
 
@@ -480,4 +481,28 @@ char *permission_near_names(const struct tool_call *call, const char *path)
 		return NULL;
 	permission_filter_init(&filter, call, PERMISSION_READS, parent);
 	return files_near_names(&call->session->root, path, may_name, &filter);
+}
+
+void permission_take_look_alike(struct tool_call *call)
+{
+	const struct files_root *root = &call->session->root;
+	struct permission_filter filter cleanup_filter = {0};
+	cleanup_free char *path = NULL, *found = NULL;
+	struct buffer name cleanup_buffer = {0};
+	const char *given = tool_string(call, "path");
+	struct stat status;
+
+	if (!given || !(call->tool->uses & PERMISSION_READS) || !takes_path(call->tool) ||
+		files_resolve(root, given, &path) < 0 ||
+		files_lstat(root, path, &status) != -ENOENT)
+		return;
+	permission_filter_init(&filter, call, PERMISSION_READS, "");
+	found = files_look_alike(root, path, may_name, &filter);
+	if (!found || looks_escape(found, &name) < 0 || buffer_append(&name, "", 1) < 0)
+		return;
+	cJSON_ReplaceItemInObjectCaseSensitive(call->arguments, "path", cJSON_CreateString(found));
+	tool_remark(call,
+		"[There is no \"%s\", but one name that looks like it, which "
+		"was used: \"%s\".]",
+		path, (const char *)name.data);
 }
