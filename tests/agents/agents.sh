@@ -192,6 +192,30 @@ run_todo() {
 	fi
 }
 
+# pi's own ls through the extension, from another directory: what it lists is the mount.
+run_search() {
+	local ws=$tmp/search-$1 mount=$tmp/mount-$1 status=0
+
+	mkdir "$ws" "$mount" "$tmp/here-$1"
+	touch "$ws/there.txt" "$tmp/here-$1/here.txt"
+	rm -f "$tmp/port" "$tmp/log"
+	TOOL=ls python3 "$here/model.py" "$tmp/port" "$tmp/log" '{"path": "."}' &
+	model=$!
+	until [ -s "$tmp/port" ]; do sleep 0.05; done
+	(
+		configure "$1" "http://127.0.0.1:$(cat "$tmp/port")"
+		"$ISTHMUS" mount "helper:$ws" "$mount" || exit
+		cd "$tmp/here-$1" || exit
+		timeout 120 "${words[@]}" -e "$here/../../tools/pi/isthmus.ts" --workspace "$mount" --tools read,ls,grep,find || status=$?
+		"$ISTHMUS" umount "$mount"
+		exit "$status"
+	) </dev/null >"$tmp/output" 2>&1 || status=$?
+	kill "$model"
+	wait "$model" 2>/dev/null
+	[ "$status" = 0 ] || { echo "  it ended with $status:"; cat "$tmp/output"; return 1; }
+	answers there.txt
+}
+
 [ $# != 0 ] || set -- claude codex gemini opencode pi pi-new
 for agent; do
 	if run_agent "$agent"; then
@@ -206,6 +230,16 @@ for agent; do
 		failed=$((failed + 1))
 		echo "FAILED todo by $agent"
 	fi
+	case $agent in
+	pi | pi-new)
+		if run_search "$agent"; then
+			passed=$((passed + 1))
+		else
+			failed=$((failed + 1))
+			echo "FAILED ls by $agent"
+		fi
+		;;
+	esac
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -25,8 +25,8 @@ def log(**what):
 
 def shell_tool(tools):
     """Name and arguments' names of the agent's shell tool, or of TOOL; tools: [(name, schema)]."""
-    if TOOL:  # behind the name of its server, as each agent writes it
-        return next((tool for tool in tools if re.search("isthmus(__|_|/|\\.|:)" + TOOL + "$", tool[0])), (None, None))
+    if TOOL:  # alone, or behind the name of its server, as each agent writes it
+        return next((tool for tool in tools if re.search("(^|isthmus(__|_|/|\\.|:))" + TOOL + "$", tool[0])), (None, None))
     for wanted in ("bash", "run_shell_command", "exec_command", "shell_command", "shell"):
         for name, schema in tools:
             if name.lower() == wanted:

@@ -84,24 +84,27 @@ export const bashOperations = (isthmus = "isthmus") => ({
 		}),
 });
 
-/** The extension: replaces pi's four tools and the user's "!" commands. */
+/** The extension: replaces pi's tools for files and commands, and the user's "!" commands. */
 export default async function (pi: any) {
 	// The package under its new or its old name.
-	const { createReadTool, createWriteTool, createEditTool, createBashTool }: any = await import(
+	const { createReadTool, createWriteTool, createEditTool, createBashTool, createGrepTool, createFindTool, createLsTool }: any = await import(
 		"@earendil-works/pi-coding-agent"
 	).catch(() => import("@mariozechner/pi-coding-agent"));
-	const tools = (cwd: string) => [
-		createReadTool(cwd, { operations: readOperations() }),
-		createWriteTool(cwd, { operations: writeOperations() }),
-		createEditTool(cwd, { operations: editOperations() }),
-		createBashTool(cwd, { operations: bashOperations() }),
-	];
 	const workspace = () => (pi.getFlag("workspace") as string | undefined) ?? process.cwd();
+	const register = (make: (cwd: string) => any) =>
+		pi.registerTool({ ...make(process.cwd()), execute: (...call: any[]) => make(workspace()).execute(...call.slice(0, 4)) });
 
 	pi.registerFlag("workspace", { description: "a directory of an isthmus mount", type: "string" });
-	tools(process.cwd()).forEach((tool: any, i: number) =>
-		pi.registerTool({ ...tool, execute: (...call: any[]) => tools(workspace())[i].execute(...call.slice(0, 4)) }),
-	);
+	register((cwd) => createReadTool(cwd, { operations: readOperations() }));
+	register((cwd) => createWriteTool(cwd, { operations: writeOperations() }));
+	register((cwd) => createEditTool(cwd, { operations: editOperations() }));
+	register((cwd) => createBashTool(cwd, { operations: bashOperations() }));
+	// These are off unless --tools or the settings name them, and pi switches on what is registered: keep its choice.
+	pi.on("session_start", () => {
+		const active = pi.getActiveTools();
+		[createGrepTool, createFindTool, createLsTool].filter(Boolean).forEach((make) => register((cwd) => make(cwd)));
+		pi.setActiveTools(active);
+	});
 	pi.on("user_bash", () => ({ operations: bashOperations() }));
 	pi.on("before_agent_start", async (event: any) => ({
 		systemPrompt: event.systemPrompt.replace(

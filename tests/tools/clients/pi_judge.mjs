@@ -1,7 +1,7 @@
 // pi_judge.mjs MODULE MOUNT ISTHMUS: pi's own tools with the operations of the module, and the
 // module as pi loads it.
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { createJiti } from "jiti";
 import { createBashTool, createEditTool, createReadTool, createWriteTool, discoverAndLoadExtensions } from "@mariozechner/pi-coding-agent";
@@ -84,4 +84,16 @@ assert.deepEqual([...extension.tools.keys()].sort(), ["bash", "edit", "read", "w
 const execute = (name, parameters) => extension.tools.get(name).definition.execute("7", parameters, undefined, undefined, {});
 await execute("write", { path: "by-extension", content: "here" });
 assert.match(text(await execute("bash", { command: "cat by-extension; pwd" })), /^here.*\/ws\n$/);
+// grep, find and ls, which pi has switched on for --tools, from any directory; what is active stays so.
+let active = ["read", "ls"];
+Object.assign(loaded.runtime, { getActiveTools: () => [...active], setActiveTools: (names) => (active = names), refreshTools() {} });
+loaded.runtime.flagValues.set("workspace", mount);
+for (const handler of extension.handlers.get("session_start")) await handler({ type: "session_start" }, {});
+assert.deepEqual(active, ["read", "ls"]);
+assert.deepEqual([...extension.tools.keys()].sort(), ["bash", "edit", "find", "grep", "ls", "read", "write"]);
+process.chdir("/");
+assert.match(text(await execute("ls", { path: "src" })), /^new/);
+assert.match(text(await execute("ls", {})), /by-extension/);
+if (process.env.PATH.split(":").some((directory) => existsSync(`${directory}/rg`)))
+	assert.match(text(await execute("grep", { pattern: "^here$" })), /^by-extension:1: here/);
 console.log("good");
