@@ -3,7 +3,6 @@
 // It lives as long as the session, so that the variables in FILE persist between calls.
 import { AsyncLocalStorage } from "node:async_hooks";
 import console from "node:console";
-import module from "node:module";
 import path from "node:path";
 import process from "node:process";
 import readline from "node:readline";
@@ -18,7 +17,7 @@ if (major < 22 || (major === 22 && minor < 18)) {
 globalThis.console = new console.Console(process.stderr);
 
 const { installShims, plain, theme, useJiti } = await import("./node-shims.mjs");
-installShims(module);
+installShims();
 
 const file = path.resolve(process.argv[2]);
 const describes = process.env.TOOLBOX_ACTION === "describe";
@@ -60,6 +59,8 @@ function lenient(object, prefix) {
 const current = () => calls.getStore()?.message;
 
 function ask(type, fields) {
+	// Nobody answers while the tools are described: as without a person, and as if no program could be run.
+	if (describes) return Promise.resolve({ cancelled: true, stdout: "", stderr: "", code: 1, killed: false });
 	const id = `a${++asks}`;
 	return new Promise((resolve) => {
 		waiting.set(id, resolve);
@@ -215,7 +216,7 @@ async function importFile() {
 		return (await import(address)).default;
 	} catch (error) {
 		if (error.code !== "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX") throw error;
-		if (!useJiti(module, file)) throw new Error(`${error.message.trim()}; it needs jiti: npm install jiti beside ${file}, or install pi`);
+		if (!useJiti(file)) throw new Error(`${error.message.trim()}; it needs jiti: npm install jiti beside ${file}, or install pi`);
 		const { default: made } = await import(`${address}?jiti`);
 		return made?.default ?? made;
 	}
@@ -227,6 +228,12 @@ async function load() {
 	const made = await factory(pi);
 	for (const tool of [made].flat())
 		if (tool && typeof tool.execute === "function") tools.push({ ...tool, today: false, source: tool });
+}
+
+// Extensions may register their tools when the session starts.  Without those that take longer, the others are described.
+async function startToDescribe() {
+	const waited = new Promise((resolve) => setTimeout(resolve, 2000));
+	await Promise.race([tell("start").catch((error) => complain("the session's start", error)), waited]);
 }
 
 function describe() {
@@ -351,8 +358,10 @@ try {
 	process.stderr.write(`${error?.message ?? error}\n`);
 	process.exit(1);
 }
-if (describes) describe();
-else {
+if (describes) {
+	if (handlers.has("session_start")) await startToDescribe();
+	describe();
+} else {
 	process.on("SIGTERM", end);
 	readline.createInterface({ input: process.stdin }).on("line", take).on("close", end);
 }

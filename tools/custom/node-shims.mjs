@@ -1,6 +1,7 @@
 // Replacements for the packages that pi's tools import: schemas, truncation, and components that render
 // to lines.  A package in the tool's own node_modules takes precedence.
 import fs from "node:fs";
+import module from "node:module";
 import os from "node:os";
 import path from "node:path";
 import url from "node:url";
@@ -221,7 +222,7 @@ function resolve(specifier, context, next) {
 let jiti; // once something is there that Node.js does not strip
 
 // Whether jiti was found, beside the file or with the pi in PATH.
-export function useJiti(module, file) {
+export function useJiti(file) {
 	const programs = (process.env.PATH ?? "").split(":").map((directory) => path.join(directory, "pi"));
 	const pi = programs.find((program) => fs.existsSync(program));
 	for (const from of [file, ...(pi ? [fs.realpathSync(pi)] : [])])
@@ -239,15 +240,21 @@ function load(address, context, next) {
 		const source = jiti.transform({ source: fs.readFileSync(file, "utf8"), filename: file, ts: true });
 		return { format: "commonjs", shortCircuit: true, source };
 	}
+	const isTypescript = /\.m?ts$/.test(new URL(address).pathname);
+	// Node.js itself refuses to strip types there, where packages that pi installs have their files.
+	if (isTypescript && address.includes("/node_modules/")) {
+		const source = module.stripTypeScriptTypes(fs.readFileSync(url.fileURLToPath(address), "utf8"), { sourceUrl: address });
+		return { format: "module", shortCircuit: true, source };
+	}
 	const shim = /^isthmus-pi:([a-z-]+)\?(.*)$/.exec(address);
 	if (shim) {
 		const lines = shim[2].split(",").filter(Boolean).map((name) => `export const ${name} = all[${JSON.stringify(name)}];\n`);
 		const all = `globalThis[Symbol.for("isthmus.pi")][${JSON.stringify(shim[1])}]`;
 		return { format: "module", shortCircuit: true, source: `const all = ${all};\nexport default all;\n${lines.join("")}` };
 	}
-	return next(address, /\.m?ts$/.test(new URL(address).pathname) ? { ...context, format: "module-typescript" } : context);
+	return next(address, isTypescript ? { ...context, format: "module-typescript" } : context);
 }
 
-export function installShims(module) {
+export function installShims() {
 	module.registerHooks({ resolve, load });
 }

@@ -334,6 +334,35 @@ def test_what_node_does_not_strip(home, root):
     shutil.rmtree(home + "/.pi")
 
 
+LATE = """
+import { Type } from "@sinclair/typebox";
+import { word } from "../lib/word.ts";
+export default function (pi: any) {
+    pi.on("session_start", async (event: any, ctx: any) => {
+        const { code } = await pi.exec("true", []);
+        if (await ctx.ui.confirm("sure?", "")) throw new Error("nobody can have said so");
+        pi.registerTool({ name: "late", label: "Late", description: "Comes late", parameters: Type.Object({}),
+            execute: async () => ({ content: [{ type: "text", text: `${word} ${event.reason} ${code}` }] }) });
+    });
+    pi.on("session_start", () => new Promise(() => {}));
+}
+"""
+
+
+def test_a_package_of_pi_below_node_modules(home, root):
+    where = home + "/packages/node_modules/some-package"
+    write(where + "/extensions/late.ts", LATE.replace("() => new Promise(() => {})", "() => {}"))
+    write(where + "/lib/word.ts", "export const word: string = 'typed';\n")
+    equal("typed startup 0", run("late", {}, root, "--tool", where + "/extensions/late.ts")["data"]["text"], "registered at the start of the session")
+    # A handler that never ends does not hide what is registered before it.
+    write(where + "/extensions/late.ts", LATE)
+    check("late" in listed(root, "--tool", where + "/extensions/late.ts"), "listed")
+    write(where + "/extensions/late.ts", LATE.replace('import { Type }', 'enum A { B }\nimport { Type }'))
+    found = listed(root, "--tool", where + "/extensions/late.ts")
+    check("npm install jiti" in json.dumps(found), "what needs jiti says so: %s" % found)
+    shutil.rmtree(home + "/packages")
+
+
 def test_an_extension_gives_pi_our_tools(home, root):
     write(home + "/.pi/agent/tools/one/index.ts", STATEFUL % "typebox" + "export default () => make('one');")
     write(home + "/.pi/agent/tools/asks/index.ts", ASKS)
@@ -560,6 +589,7 @@ def main():
         test_what_node_does_not_strip(home, root)
         test_questions(home, root)
         test_sessions(home, root)
+        test_a_package_of_pi_below_node_modules(home, root)
         test_an_extension_gives_pi_our_tools(home, root)
         test_files_that_live(home, root)
         test_drawing(home, root)
