@@ -524,6 +524,7 @@ int tool_command(int argc, char **argv)
 {
 	static struct request request = {
 		.root = "."}; /* static: the registry keeps pointers into it */
+	struct buffer reasons cleanup_buffer = {0};
 	const struct tool *tool;
 	cJSON *arguments = NULL;
 	int code;
@@ -546,6 +547,9 @@ int tool_command(int argc, char **argv)
 	tool = registry_find(argv[1]);
 	if (!tool && terminal_is_there() && custom_trust_ask(&request.custom))
 		tool = registry_find(argv[1]);
+	if (!tool && custom_explain_missing(argv[1], &reasons))
+		return complain("there is no tool \"%s\": %.*s", argv[1], (int)reasons.size,
+			(const char *)reasons.data);
 	if (!tool)
 		return complain("there is no tool \"%s\"; isthmus tool list shows them", argv[1]);
 	if (request.help)

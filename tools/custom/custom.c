@@ -412,11 +412,12 @@ static size_t take_ready(const struct custom_findings *findings,
 	return count;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct custom_findings *last; /* guarded by lock */
+
 /* Searches and registers the tools.  Former findings are never freed, as calls may use them. */
 static void look(const struct custom_options *options)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static struct custom_findings *last; /* guarded by lock */
 	struct custom_findings *findings = calloc(1, sizeof(*findings));
 	const struct tool *ready[REGISTRY_FOUND_MAX];
 
@@ -445,6 +446,29 @@ static void load(void *user)
 	if (options->changed)
 		custom_watch(options, look_again);
 	look(options);
+}
+
+bool custom_explain_missing(const char *name, struct buffer *reasons)
+{
+	size_t before = reasons->size, length = strlen(name);
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; last && i < last->count; i++) {
+		const struct custom_finding *finding = &last->list[i];
+		const char *file = path_name(finding->entry->path);
+
+		if (!finding->reason || finding->state == CUSTOM_SHADOWED)
+			continue;
+		/* What the user has named, and what has the name of the tool. */
+		if (strcmp(finding->entry->origin, "--tool") == 0 ||
+			strcmp(finding->name, name) == 0 ||
+			(strncmp(file, name, length) == 0 && strchr(".", file[length])))
+			buffer_printf(reasons, "%s\"%s\" cannot be used: %s",
+				reasons->size > before ? "; " : "", finding->entry->path,
+				finding->reason);
+	}
+	pthread_mutex_unlock(&lock);
+	return reasons->size > before;
 }
 
 void custom_end(void)

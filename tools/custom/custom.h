@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "ops/support/buffer.h"
+
 enum { CUSTOM_PATHS_MAX = 64 };
 
 struct custom_options {
@@ -24,6 +26,10 @@ struct custom_options {
 
 /* Makes the registry find custom tools.  Keeps the pointer `options`. */
 void custom_use(const struct custom_options *options);
+
+/* Appends why tools that may be the one of this name, and those of the options, cannot be used,
+ * after the registry has looked for it.  False: there are none. */
+bool custom_explain_missing(const char *name, struct buffer *reasons);
 
 /* Ends all processes of custom tools, after the last call of the session. */
 void custom_end(void);

@@ -144,7 +144,7 @@ static void say_failed(struct custom_entry *entry, const struct asking *asking)
 	struct buffer message cleanup_buffer = {0};
 
 	custom_errors_say(&asking->errors, ": ", &message);
-	custom_problem(entry, "with TOOLBOX_ACTION=describe it ended with %s %d%.*s",
+	custom_problem(entry, "when it was asked to describe its tools, it ended with %s %d%.*s",
 		asking->signal ? "signal" : "exit code",
 		asking->signal ? asking->signal : asking->exit_code, (int)message.size,
 		message.data ? (const char *)message.data : "");
@@ -156,11 +156,11 @@ static cJSON *read_answer(struct custom_entry *entry, const struct asking *askin
 	cJSON *description = NULL;
 
 	if (asking->too_long)
-		custom_problem(entry, "with TOOLBOX_ACTION=describe it printed more than %d KiB",
+		custom_problem(entry, "it describes its tools in more than %d KiB",
 			CUSTOM_DESCRIBE_MAX_BYTES / 1024);
 	else if (!in_time)
-		custom_problem(entry, "with TOOLBOX_ACTION=describe it did not end within %d s",
-			limit_ms(entry) / 1000);
+		custom_problem(
+			entry, "it did not describe its tools within %d s", limit_ms(entry) / 1000);
 	else if (asking->signal || asking->exit_code)
 		say_failed(entry, asking);
 	else

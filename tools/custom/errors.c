@@ -48,6 +48,8 @@ void custom_errors_say(
 		return;
 	buffer_append_string(message, before);
 	utf8_append_clean(message, tail->data + skip, tail->size - skip);
+	while (message->size && strchr(" \n\r", message->data[message->size - 1]))
+		message->size--;
 }
 
 void custom_errors_done(struct custom_errors *errors)

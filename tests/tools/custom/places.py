@@ -225,6 +225,25 @@ def test_bad_tools(home, root):
     check(not running(), "that is gone, too")
 
 
+def test_a_tool_that_is_missing_says_why(home, root):
+    def said(name, *options):
+        done = subprocess.run([PROGRAM, "tool", name, "--root", root, *options], capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        equal(2, done.returncode, name)
+        return done.stderr.decode()
+
+    broken = home + "/broken/question"
+    write(broken, "#!/bin/sh\necho 'no database' >&2\nexit 3\n")
+    for words in said("question", "--tool", broken), said("other", "--tool", broken):
+        check('"%s" cannot be used: ' % broken in words and words.endswith("ended with exit code 3: no database\n"), words)
+        check("TOOLBOX_ACTION" not in words, words)
+    write(home + "/broken/plain", "", 0o644)
+    check("it is not executable" in said("plain", "--tool", home + "/broken/plain"), "not executable")
+    write(home + "/.config/isthmus/tools/asks", "#!/bin/sh\nexit 4\n")
+    check("exit code 4" in said("asks"), "one in the user's directory")
+    check(said("else").endswith('isthmus tool: there is no tool "else"; isthmus tool list shows them\n'), "others are not named")
+    os.unlink(home + "/.config/isthmus/tools/asks")
+
+
 SPEAKS = """#!/usr/bin/env python3
 import json, os, sys, time
 if os.environ["TOOLBOX_ACTION"] == "describe":
@@ -251,7 +270,7 @@ def test_bad_speakers(home, root):
             ("call['id'] = 'other'; done()", "(exit 0; it wrote a line that is about no call that runs) without a result."),
             ("for i in range(200): sys.stdout.buffer.write(os.urandom(4096) + bytes([10]))", "it wrote a line that is no JSON object"),
             ("os.kill(os.getpid(), 9)", "The tool ended (signal 9) without a result."),
-            ("print('why', file=sys.stderr); sys.exit(4)", "The tool ended (exit 4: why\n) without a result."),
+            ("print('why', file=sys.stderr); sys.exit(4)", "The tool ended (exit 4: why) without a result."),
             ("os.close(1); os.close(2); time.sleep(0.5)", "The tool ended (exit 0) without a result."),
             ("while True: sys.stdout.write('x' * 65536)", "speaks was ended after 2 s. Give it more time"),
             ("[say('ask', n=i) for i in range(3000)]; done()", None),
@@ -419,6 +438,7 @@ def main():
         test_manifest(home, root)
         test_bad_tools(home, root)
         test_bad_speakers(home, root)
+        test_a_tool_that_is_missing_says_why(home, root)
         test_trust(root)
         shutil.rmtree(root + "/.isthmus-tools")
         test_changes_are_noticed(home, root)
