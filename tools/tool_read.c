@@ -11,12 +11,14 @@
 #include "tools/image/pdf.h"
 #include "tools/permission/permission.h"
 #include "tools/base/tool.h"
+#include "tools/text/notebook.h"
 #include "tools/text/text.h"
 
 enum {
 	COUNT_MAX_BYTES = 256 << 20, /* larger files are not read to the end to count lines */
 	PIECE_BYTES = 128 << 10,
 	SNIFF_BYTES = 8192,
+	NOTEBOOK_MAX_BYTES = 64 << 20,
 	RAW_MAX_BYTES = TOOL_OUTPUT_MAX_BYTES / 4 * 3,
 };
 
@@ -27,9 +29,11 @@ static const char input_schema[] =
 	"1; for base64: byte, from "
 	"1\"},\"limit\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Most lines; for "
 	"base64: "
-	"bytes\"},\"encoding\":{\"type\":\"string\",\"enum\":[\"text\",\"base64\"],\"default\":"
+	"bytes\"},\"encoding\":{\"type\":\"string\",\"enum\":[\"text\",\"base64\",\"raw\"],"
+	"\"default\":"
 	"\"text\",\"description\":\"base64: the bytes of any "
-	"file\"},\"page\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Of a PDF, as text "
+	"file; raw: a notebook as "
+	"JSON\"},\"page\":{\"type\":\"integer\",\"minimum\":1,\"description\":\"Of a PDF, as text "
 	"and image\"}},\"required\":[\"path\"],\"additionalProperties\":false}";
 
 static const char data_schema[] =
@@ -281,10 +285,20 @@ static int read_binary(struct tool_call *call, int fd, const char *path, const s
 		     : image_show(call, path, type, &bytes);
 }
 
+/* Shows text that was derived from the file. */
+static int read_made(struct tool_call *call, const char *path, const struct buffer *text)
+{
+	cleanup_fd int made = memfd_create("text", MFD_CLOEXEC);
+	int r = made < 0 ? -errno : write_all(made, text->data, text->size);
+
+	if (r == 0 && lseek(made, 0, SEEK_SET) < 0)
+		r = -errno;
+	return r < 0 ? tool_fail_errno(call, r, "read", path) : read_text(call, made, path, true);
+}
+
 static int read_pdf(struct tool_call *call, int fd, const char *path, const struct stat *status)
 {
 	struct buffer bytes cleanup_buffer = {0}, text cleanup_buffer = {0};
-	cleanup_fd int made = memfd_create("text", MFD_CLOEXEC);
 	int64_t page = tool_integer(call, "page", 0);
 	char size[32];
 	int r;
@@ -294,19 +308,35 @@ static int read_pdf(struct tool_call *call, int fd, const char *path, const stru
 		return tool_fail(call, TOOL_TOO_LARGE, "Use pdftotext with bash.",
 			"The PDF \"%s\" has %s, more than the limit of %d MB.", path,
 			text_size((uint64_t)status->st_size, size), PDF_INPUT_MAX_BYTES >> 20);
-	r = made < 0 ? -errno : read_whole(fd, (size_t)status->st_size, &bytes);
+	r = read_whole(fd, (size_t)status->st_size, &bytes);
 	if (r < 0)
 		return tool_fail_errno(call, r, "read", path);
-	if (pdf_text(call, path, &bytes, page, &text) < 0)
-		return -1;
-	r = write_all(made, text.data, text.size);
-	if (r == 0 && lseek(made, 0, SEEK_SET) < 0)
-		r = -errno;
-	if (r < 0)
-		return tool_fail_errno(call, r, "read", path);
-	if (read_text(call, made, path, true) < 0)
+	if (pdf_text(call, path, &bytes, page, &text) < 0 || read_made(call, path, &text) < 0)
 		return -1;
 	return page ? pdf_show_page(call, path, &bytes, page) : 0;
+}
+
+/* Shows the cells of a notebook.  1: it is none, or too large. */
+static int read_notebook(
+	struct tool_call *call, int fd, const char *path, const struct stat *status)
+{
+	struct buffer bytes cleanup_buffer = {0}, text cleanup_buffer = {0};
+	int r = status->st_size > NOTEBOOK_MAX_BYTES
+			? -EINVAL
+			: read_whole(fd, (size_t)status->st_size, &bytes);
+
+	if (r == 0)
+		r = notebook_text((const char *)bytes.data, bytes.size, &text);
+	if (r == -EINVAL)
+		return 1;
+	if (r < 0)
+		return tool_fail_errno(call, r, "read", path);
+	if (read_made(call, path, &text) < 0)
+		return -1;
+	tool_remark(call,
+		"[These are the cells of a notebook. To change it with edit, read its JSON with "
+		"encoding raw.]");
+	return 0;
 }
 
 static int read_range(struct tool_call *call, int fd, const char *path, off_t size)
@@ -367,6 +397,12 @@ static int execute(struct tool_call *call)
 			"\"%s\" is no PDF and has no pages.", path);
 	if (memchr(head, 0, (size_t)got) || (got > 3 && head[0] == 0xff && head[1] == 0xd8))
 		return read_binary(call, fd, path, &status, head, (size_t)got);
+	if (notebook_is_one(path) && !(encoding && strcmp(encoding, "raw") == 0)) {
+		int r = read_notebook(call, fd, path, &status);
+
+		if (r <= 0)
+			return r;
+	}
 	return read_text(call, fd, path, false);
 }
 
@@ -375,7 +411,7 @@ const struct tool tool_read = {
 	.label = "Read file",
 	.description = "Read a file: text as it is, at most 2000 lines or 50 KB a call (offset and "
 		       "limit show more of it), images (jpeg, png, gif, webp) as images, PDFs as "
-		       "text. The hash "
+		       "text, notebooks as cells. The hash "
 		       "in the result can be given to edit as expected_hash.",
 	.input_schema = input_schema,
 	.data_schema = data_schema,

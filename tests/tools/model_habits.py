@@ -158,6 +158,30 @@ def test_names_that_only_look_the_same_are_found(root):
     check(code(result) == "NOT_FOUND" and "u00a0" not in json.dumps(result), result)
 
 
+def test_a_notebook_is_read_as_its_cells(root):
+    notebook = {"nbformat": 4, "metadata": {"kernelspec": {"language": "python"}}, "cells": [
+        {"cell_type": "markdown", "source": ["# Title\n", "words"]},
+        {"cell_type": "code", "execution_count": 5, "source": "1 + 1\nplot()", "outputs": [
+            {"output_type": "stream", "name": "stdout", "text": ["printed\n"]},
+            {"output_type": "execute_result", "data": {"text/plain": ["2"], "text/html": "<b>2</b>"}},
+            {"output_type": "display_data", "data": {"image/png": "AAAA" * 100, "text/plain": "<Figure>"}}]},
+        {"cell_type": "code", "execution_count": None, "source": [], "outputs": [
+            {"output_type": "error", "ename": "E", "evalue": "bad", "traceback": ["\x1b[0;31mE\x1b[0m", "bad"]}]}]}
+    put(root, "a.ipynb", json.dumps(notebook))
+    text = run("read", {"path": "a.ipynb"}, root)["data"]
+    equal("[Cell 1, markdown]\n# Title\nwords\n\n[Cell 2, python, In 5]\n1 + 1\nplot()\n[Output of cell 2]\nprinted\n2\n<Figure>\n"
+          "[image/png, 400 bytes of base64]\n\n[Cell 3, python]\n[Output of cell 3]\nE\nbad\n", text["content"], "the cells")
+    check("hash" not in text, "that would be of another text")
+    equal("words\n", run("read", {"path": "a.ipynb", "offset": 3, "limit": 1}, root)["data"]["content"], "a line")
+    equal(json.dumps(notebook), run("read", {"path": "a.ipynb", "encoding": "raw"}, root)["data"]["content"].rstrip("\n"), "raw")
+    server = Mcp(root)
+    check("encoding raw" in json.dumps(server.call("read", {"path": "a.ipynb"})["content"]), "how it is edited")
+    server.close()
+    for content in "{}", "not JSON\n", '{"cells": 1}', "":
+        put(root, "b.ipynb", content)
+        equal(content, run("read", {"path": "b.ipynb"}, root)["data"]["content"], "no notebook")
+
+
 def test_grep_out_of_time_is_no_answer(root):
     for number in range(60):
         put(root, "hard/%d" % number, ("a" * 4000 + "b\n") * 20)  # each takes as long as a pattern may
