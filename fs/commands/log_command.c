@@ -179,18 +179,24 @@ static void show_line(const struct log_options *options, const char *line, const
 struct search {
 	const struct log_options *options;
 	int64_t found;
+	int error; /* -ENOMEM: a line could not be judged */
 };
 
 static enum log_visit look_for_begin(void *user, const char *line, size_t length)
 {
 	struct search *search = user;
 	cJSON *record;
+	int r;
 
 	if (log_filter_is_past(&search->options->filter, line))
 		return LOG_BEGIN_AFTER;
-	if (!search->options->lines ||
-		!log_filter_match(&search->options->filter, line, length, &record))
+	if (!search->options->lines)
 		return LOG_GO_BACK;
+	r = log_filter_match(&search->options->filter, line, length, &record);
+	if (r < 0)
+		search->error = r;
+	if (r <= 0)
+		return r < 0 ? LOG_BEGIN_HERE : LOG_GO_BACK;
 	cJSON_Delete(record);
 	return ++search->found == search->options->lines ? LOG_BEGIN_HERE : LOG_GO_BACK;
 }
@@ -206,7 +212,10 @@ static int show_all(struct log_reader *reader, const struct log_options *options
 	int r = 0;
 
 	while ((!limit || shown < limit) && (r = log_reader_next(reader, &line, &length)) > 0) {
-		if (!log_filter_match(&options->filter, line, length, &record))
+		r = log_filter_match(&options->filter, line, length, &record);
+		if (r < 0)
+			return r;
+		if (r == 0)
 			continue;
 		shown++;
 		if (summary)
@@ -249,6 +258,8 @@ static int show(const struct log_options *options, const struct log_source *sour
 	if (r == 0) {
 		if (options->lines || *options->filter.since)
 			r = log_reader_go_back(reader, look_for_begin, &search);
+		if (r == 0)
+			r = search.error;
 		/* More lines may have come since it went back. */
 		if (r == 0 && (!options->lines || search.found))
 			r = show_all(reader, options, search.found, summary, export);

@@ -1,5 +1,6 @@
 #include "fs/commands/log_view.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,28 +53,42 @@ static char *changed_path(const cJSON *item)
 
 /* ---- The filter ------------------------------------------------------------------------ */
 
-static bool path_matches(const cJSON *record, const char *name, const char *glob)
+/* Whether the bytes of a path, as `hex` or else as `text`, match.  1, 0, -ENOMEM. */
+static int matches(const char *text, const char *hex, const char *glob)
 {
-	cleanup_free char *path = path_member(record, name);
+	size_t length = hex ? strlen(hex) / 2 : 0;
+	cleanup_free char *bytes = hex ? calloc(1, length + 1) : NULL;
+	int r = FNM_NOMATCH;
 
-	return path && fnmatch(glob, path, 0) == 0;
+	if (hex && !bytes)
+		return -ENOMEM;
+	if (hex ? hex_read(hex, bytes, length) : text != NULL)
+		r = fnmatch(glob, hex ? bytes : text, 0);
+	return r == 0 ? 1 : r == FNM_NOMATCH ? 0 : -ENOMEM;
+}
+
+static int path_matches(const cJSON *record, const char *name, const char *glob)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s_hex", name);
+	return matches(json_text(record, name), json_text(record, key), glob);
 }
 
 /* An incomplete list always matches, as the path may be among the missing ones. */
-static bool changed_matches(const cJSON *record, const char *glob)
+static int changed_matches(const cJSON *record, const char *glob)
 {
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(record, "changed");
+	int r = 0;
 
 	if (cJSON_HasObjectItem(record, "changed_truncated"))
-		return true;
+		return 1;
 	cJSON_ArrayForEach(item, list)
 	{
-		cleanup_free char *path = changed_path(item);
-
-		if (path && fnmatch(glob, path, 0) == 0)
-			return true;
+		if (r == 0)
+			r = matches(cJSON_GetStringValue(item), json_text(item, "hex"), glob);
 	}
-	return false;
+	return r;
 }
 
 static bool is_text(const cJSON *record, const char *name, const char *wanted)
@@ -88,9 +103,11 @@ static bool is_miss(const cJSON *record)
 	return log_is_miss(json_text(record, "op"), json_text(record, "result"));
 }
 
-static bool record_passes(const struct log_filter *filter, const cJSON *record)
+/* 1, 0, -ENOMEM. */
+static int record_passes(const struct log_filter *filter, const cJSON *record)
 {
 	const char *op = json_text(record, "op");
+	int r;
 
 	if (!op || (filter->ops && !words_contain(filter->ops, ',', op)))
 		return false;
@@ -103,8 +120,12 @@ static bool record_passes(const struct log_filter *filter, const cJSON *record)
 		return false;
 	if (filter->slow_us && (uint64_t)json_integer(record, "latency_us") < filter->slow_us)
 		return false;
-	return !filter->glob || path_matches(record, "path", filter->glob) ||
-	       path_matches(record, "path2", filter->glob) || changed_matches(record, filter->glob);
+	if (!filter->glob)
+		return 1;
+	r = path_matches(record, "path", filter->glob);
+	if (r == 0)
+		r = path_matches(record, "path2", filter->glob);
+	return r == 0 ? changed_matches(record, filter->glob) : r;
 }
 
 /* The time in a line, which directly follows its number; NULL: there is none. */
@@ -183,29 +204,31 @@ static bool is_in_time(const struct log_filter *filter, const char *line)
 	       (!*filter->until || strncmp(time, filter->until, LOG_TIME_BYTES - 1) < 0);
 }
 
-bool log_filter_match(
+int log_filter_match(
 	const struct log_filter *filter, const char *line, size_t length, cJSON **ret_record)
 {
 	cJSON *record;
+	int r;
 
 	if (strncmp(line, "{\"seq\":", strlen("{\"seq\":")) != 0)
-		return false;
+		return 0;
 	if (!is_in_time(filter, line))
-		return false;
+		return 0;
 	/* Quotes inside strings are escaped, so this can only match the member. */
 	if (filter->errors && strstr(line, "\"result\":0"))
-		return false;
+		return 0;
 	if (filter->call && !strstr(line, "\"call\":\""))
-		return false;
+		return 0;
+	errno = 0;
 	record = cJSON_ParseWithLength(line, length);
 	if (!record)
-		return false;
-	if (!record_passes(filter, record)) {
+		return errno == ENOMEM ? -ENOMEM : 0; /* a damaged line is no record */
+	r = record_passes(filter, record);
+	if (r > 0)
+		*ret_record = record;
+	else
 		cJSON_Delete(record);
-		return false;
-	}
-	*ret_record = record;
-	return true;
+	return r;
 }
 
 /* ---- One line ---------------------------------------------------------------------------- */

@@ -24,8 +24,8 @@ struct log_filter {
 };
 
 /* Whether the line is a record, not a segment's header or a seal, and matches the filter.  The
- * caller deletes `*ret_record`. */
-bool log_filter_match(
+ * caller deletes `*ret_record`.  1; 0: it does not; -ENOMEM: unknown. */
+int log_filter_match(
 	const struct log_filter *filter, const char *line, size_t length, cJSON **ret_record);
 
 /* Whether this record and all before it in the log started before filter->since.  A record is

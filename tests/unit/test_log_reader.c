@@ -2,6 +2,7 @@
 #include "fs/commands/log_view.h"
 #include "fs/log/mount_log.h"
 #include "tests/check.h"
+#include "tests/no_memory.h"
 
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -227,10 +228,25 @@ static void test_no_log_is_an_error(void)
 static bool matches(const struct log_filter *filter, const char *line)
 {
 	cJSON *record = NULL;
-	bool match = log_filter_match(filter, line, strlen(line), &record);
+	int r = log_filter_match(filter, line, strlen(line), &record);
 
 	cJSON_Delete(record);
-	return match;
+	CHECK(r >= 0);
+	return r > 0;
+}
+
+static void test_no_memory_is_not_taken_for_no_match(void)
+{
+	static const char bytes[] = "{\"seq\":9,\"op\":\"read\",\"path\":\"\xef\xbf\xbd\","
+				    "\"path_hex\":\"ff\",\"latency_us\":1,\"result\":0}";
+	const struct log_filter filter = {.glob = "\xff"};
+	cJSON *record = NULL;
+
+	memory_ends_after(0);
+	CHECK_RC(-ENOMEM, log_filter_match(&filter, bytes, strlen(bytes), &record));
+	memory_is_back();
+	CHECK(!record);
+	CHECK(matches(&filter, bytes));
 }
 
 static void test_filters(void)
@@ -411,4 +427,4 @@ TEST_MAIN("log reader", TEST(test_old_changes_come_before_all_that_is_left),
 	TEST(test_going_back_passes_long_and_unfinished_lines), TEST(test_misses_are_no_errors),
 	TEST(test_times_bound_what_is_shown), TEST(test_times_are_read_as_people_write_them),
 	TEST(test_waiting_ends_with_the_next_line), TEST(test_no_log_is_an_error),
-	TEST(test_filters))
+	TEST(test_filters), TEST(test_no_memory_is_not_taken_for_no_match))
