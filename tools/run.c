@@ -23,6 +23,8 @@ static int check_arguments(struct tool_call *call)
 	if (call->tool->adapt)
 		call->tool->adapt(call->arguments);
 	r = schema_check(schema, call->arguments, &problem);
+	if (r != -EINVAL && r < 0)
+		return tool_fail_errno(call, r, "check the arguments", NULL);
 	if (r < 0)
 		return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL, "%s: %.*s.", call->tool->name,
 			(int)problem.size, (const char *)problem.data);

@@ -7,6 +7,7 @@
 #include "tests/remove_tree.h"
 #include "tests/rename_without_flags.h"
 #include "tools/base/files.h"
+#include "tools/base/schema.h"
 #include "tools/base/registry.h"
 #include "tools/run.h"
 
@@ -111,5 +112,23 @@ static void test_a_backup_stays_where_the_old_content_is_lost(void)
 	CHECK_RC(0, remove_tree(directory));
 }
 
+static void test_a_refusal_that_has_no_room_is_not_half_a_sentence(void)
+{
+	struct buffer problem cleanup_buffer = {.limit_bytes = 24};
+	cJSON *schema = cJSON_Parse("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"one\","
+				    "\"two\",\"three\"]}},\"additionalProperties\":false}");
+	cJSON *other = cJSON_Parse("{\"a\":\"four\"}"), *unknown = cJSON_Parse("{\"b\":1}");
+
+	CHECK_RC(-EMSGSIZE, schema_check(schema, other, &problem));
+	problem.size = 0;
+	CHECK_RC(-EMSGSIZE, schema_check(schema, unknown, &problem));
+	problem.size = problem.limit_bytes = 0;
+	CHECK_RC(-EINVAL, schema_check(schema, other, &problem));
+	cJSON_Delete(schema);
+	cJSON_Delete(other);
+	cJSON_Delete(unknown);
+}
+
 TEST_MAIN("files", TEST(test_new_files_are_written_where_rename_knows_no_flags),
-	TEST(test_a_backup_stays_where_the_old_content_is_lost))
+	TEST(test_a_backup_stays_where_the_old_content_is_lost),
+	TEST(test_a_refusal_that_has_no_room_is_not_half_a_sentence))

@@ -285,23 +285,31 @@ int files_real_path(const struct files_root *root, const char *path, char **ret_
 	return rest ? path_normalise(rest, ret_path) : -EXDEV;
 }
 
-/* The target of the link at `path`, as a path below the root; NULL: no link, or outside. */
-static char *link_target(const struct files_root *root, const char *path)
+/* The target of the link at `path`, as a path below the root.  0; -ENOENT: no link, or outside. */
+static int link_target(const struct files_root *root, const char *path, char **ret_target)
 {
 	cleanup_fd int fd = files_open(root, path, O_PATH | O_NOFOLLOW, 0);
 	cleanup_free char *parent = strndup(path, path_parent_length(path)), *joined = NULL;
-	char target[PATH_MAX], *named = NULL;
-	ssize_t length = fd < 0 || !parent ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+	char target[PATH_MAX];
+	ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, sizeof(target) - 1);
+	int r;
 
+	if (!parent)
+		return -ENOMEM;
 	if (length <= 0)
-		return NULL;
+		return -ENOENT;
 	target[length] = '\0';
-	if (target[0] != '/')
+	if (target[0] != '/') {
 		joined = path_join(parent, target);
-	return files_resolve(root, joined ? joined : target, &named) < 0 ? NULL : named;
+		if (!joined)
+			return -ENOMEM;
+	}
+	r = files_resolve(root, joined ? joined : target, ret_target);
+	return r == 0 || r == -ENOMEM ? r : -ENOENT;
 }
 
-static char *path_led_to(const struct files_root *root, const char *path, bool follow, int links)
+static int path_led_to(
+	const struct files_root *root, const char *path, bool follow, int links, char **ret_path)
 {
 	size_t length = follow ? strlen(path) : path_parent_length(path);
 
@@ -310,24 +318,28 @@ static char *path_led_to(const struct files_root *root, const char *path, bool f
 		const char *rest = path + length + (path[length] == '/');
 		int r = above ? files_real_path(root, above, &real) : -ENOMEM;
 
-		if (r == -ENOENT && links < LINKS_MAX)
-			target = link_target(root, above);
-		if (r == 0)
-			return path_join(real, rest);
-		if (target) {
+		if (r == 0) {
+			*ret_path = path_join(real, rest);
+			return *ret_path ? 0 : -ENOMEM;
+		}
+		if (r != -ENOENT)
+			return r == -ENOMEM ? r : -ENOENT;
+		r = links < LINKS_MAX ? link_target(root, above, &target) : -ENOENT;
+		if (r == 0) {
 			cleanup_free char *whole = path_join(target, rest);
 
-			return whole ? path_led_to(root, whole, true, links + 1) : NULL;
+			return whole ? path_led_to(root, whole, true, links + 1, ret_path)
+				     : -ENOMEM;
 		}
-		if (r != -ENOENT || !length)
-			return NULL;
+		if (r == -ENOMEM || !length)
+			return r;
 		length = path_parent_length(above);
 	}
 }
 
-char *files_path_led_to(const struct files_root *root, const char *path, bool follow)
+int files_path_led_to(const struct files_root *root, const char *path, bool follow, char **ret_path)
 {
-	return path_led_to(root, path, follow, 0);
+	return path_led_to(root, path, follow, 0, ret_path);
 }
 
 /* ---- Content -------------------------------------------------------------- */

@@ -51,9 +51,10 @@ void files_remove_made_directories(const struct files_root *root, const char *pa
 int files_real_path(const struct files_root *root, const char *path, char **ret_path);
 
 /* The same, even if its last names, or the target of a link, do not exist; `follow` false: not
- * through a link that is the last name.  The caller frees it.  NULL: it leads out of the root, or
- * is unknown. */
-char *files_path_led_to(const struct files_root *root, const char *path, bool follow);
+ * through a link that is the last name.  0; -ENOENT: it leads out of the root, or is unknown;
+ * -ENOMEM. */
+int files_path_led_to(
+	const struct files_root *root, const char *path, bool follow, char **ret_path);
 
 /* Reads a whole regular file; -EISDIR, -EFBIG past `limit_bytes`, -ESPIPE for a device or
  * a pipe.  `ret_stat` may be NULL. */

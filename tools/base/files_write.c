@@ -333,15 +333,16 @@ static int open_place(
 {
 	cleanup_free char *real = NULL;
 	struct stat link;
+	int r;
 
 	if (flags & FILES_MUST_REPLACE)
 		return -ENOENT;
 	if (files_lstat(root, path, &link) == 0 && S_ISLNK(link.st_mode)) {
 		if (flags & FILES_MUST_CREATE)
 			return -EEXIST;
-		real = files_path_led_to(root, path, true);
-		if (!real)
-			return -ENOENT;
+		r = files_path_led_to(root, path, true, &real);
+		if (r < 0)
+			return r;
 		path = real;
 	}
 	target->directory = files_open_parent(root, path, true, target->name);

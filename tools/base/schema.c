@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,18 +58,36 @@ static bool is_listed(const cJSON *list, const cJSON *value)
 	return false;
 }
 
-static void print_list(struct buffer *problem, const cJSON *list)
-{
-	const cJSON *item;
-	const char *separator = "";
+/* Says what is wrong.  -EINVAL, or -ENOMEM if it cannot be said. */
+static int refuse(struct buffer *problem, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
-	cJSON_ArrayForEach(item, list)
+static int refuse(struct buffer *problem, const char *format, ...)
+{
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	r = buffer_vprintf(problem, format, arguments);
+	va_end(arguments);
+	return r < 0 ? r : -EINVAL;
+}
+
+static int refuse_other(struct buffer *problem, const char *where, const cJSON *allowed)
+{
+	int r = buffer_printf(problem, "%s must be one of ", where);
+	const char *separator = "";
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, allowed)
 	{
 		cleanup_free char *text = cJSON_PrintUnformatted(item);
 
-		buffer_printf(problem, "%s%s", separator, text ? text : "?");
+		if (r == 0)
+			r = text ? buffer_printf(problem, "%s%s", separator, text) : -ENOMEM;
 		separator = ", ";
 	}
+	return r < 0 ? r : -EINVAL;
 }
 
 static int check(const cJSON *schema, cJSON *value, const char *where, struct buffer *problem);
@@ -94,9 +113,8 @@ static int check_bound(double got, const cJSON *bound, bool is_minimum, const ch
 	if (!cJSON_IsNumber(bound) ||
 		(is_minimum ? got >= bound->valuedouble : got <= bound->valuedouble))
 		return 0;
-	buffer_printf(problem, "%s%s must be at %s %g", what, where, is_minimum ? "least" : "most",
+	return refuse(problem, "%s%s must be at %s %g", what, where, is_minimum ? "least" : "most",
 		bound->valuedouble);
-	return -EINVAL;
 }
 
 static int check_bounds(
@@ -104,6 +122,7 @@ static int check_bounds(
 {
 	const char *low = "minimum", *high = "maximum", *what = "";
 	double got = value->valuedouble;
+	int r;
 
 	if (cJSON_IsString(value)) {
 		low = "minLength", high = "maxLength", what = "the length of ";
@@ -114,21 +133,25 @@ static int check_bounds(
 	} else if (!cJSON_IsNumber(value)) {
 		return 0;
 	}
-	if (check_bound(got, json_member(schema, low), true, what, where, problem) < 0)
-		return -EINVAL;
-	return check_bound(got, json_member(schema, high), false, what, where, problem);
+	r = check_bound(got, json_member(schema, low), true, what, where, problem);
+	return r < 0 ? r : check_bound(got, json_member(schema, high), false, what, where, problem);
 }
 
-static void print_known_names(struct buffer *problem, const cJSON *properties)
+static int refuse_name(
+	struct buffer *problem, const char *name, const char *where, const cJSON *properties)
 {
-	const cJSON *property;
+	int r = buffer_printf(
+		problem, "\"%s\" is not known%s%s; there is: ", name, *where ? " in " : "", where);
 	const char *separator = "";
+	const cJSON *property;
 
 	cJSON_ArrayForEach(property, properties)
 	{
-		buffer_printf(problem, "%s%s", separator, property->string);
+		if (r == 0)
+			r = buffer_printf(problem, "%s%s", separator, property->string);
 		separator = ", ";
 	}
+	return r < 0 ? r : -EINVAL;
 }
 
 static int check_names(
@@ -140,24 +163,20 @@ static int check_names(
 	cJSON_ArrayForEach(item, value)
 	{
 		if (json_member(properties, item->string)) {
-			if (item != json_member(value, item->string)) {
-				buffer_printf(problem, "\"%s\" is given twice", item->string);
-				return -EINVAL;
-			}
+			if (item != json_member(value, item->string))
+				return refuse(problem, "\"%s\" is given twice", item->string);
 			continue;
 		}
-		if (cJSON_IsFalse(more)) {
-			buffer_printf(problem, "\"%s\" is not known%s%s; there is: ", item->string,
-				*where ? " in " : "", where);
-			print_known_names(problem, properties);
-			return -EINVAL;
-		}
+		if (cJSON_IsFalse(more))
+			return refuse_name(problem, item->string, where, properties);
 		if (cJSON_IsObject(more)) {
 			char name[256];
+			int r;
 
 			member_name(name, where, item->string);
-			if (check(more, (cJSON *)item, name, problem) < 0)
-				return -EINVAL;
+			r = check(more, (cJSON *)item, name, problem);
+			if (r < 0)
+				return r;
 		}
 	}
 	return 0;
@@ -167,9 +186,10 @@ static int check_object(
 	const cJSON *schema, cJSON *value, const char *where, struct buffer *problem)
 {
 	const cJSON *property;
+	int r = check_names(schema, value, where, problem);
 
-	if (check_names(schema, value, where, problem) < 0)
-		return -EINVAL;
+	if (r < 0)
+		return r;
 	cJSON_ArrayForEach(property, json_member(schema, "properties"))
 	{
 		cJSON *item = json_member(value, property->string);
@@ -182,17 +202,15 @@ static int check_object(
 			cJSON_DeleteItemFromObjectCaseSensitive(value, property->string);
 			item = NULL;
 		}
-		if (item) {
-			if (check(property, item, name, problem) < 0)
-				return -EINVAL;
-		} else if (schema_requires(schema, property->string)) {
-			buffer_printf(problem, "\"%s\" is missing", name);
-			return -EINVAL;
-		} else if (fallback && !cJSON_AddItemToObject(value, property->string,
-					       cJSON_Duplicate(fallback, true))) {
-			buffer_append_string(problem, "out of memory");
-			return -EINVAL;
-		}
+		if (item)
+			r = check(property, item, name, problem);
+		else if (schema_requires(schema, property->string))
+			r = refuse(problem, "\"%s\" is missing", name);
+		else if (fallback && !cJSON_AddItemToObject(value, property->string,
+					     cJSON_Duplicate(fallback, true)))
+			r = -ENOMEM;
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -202,6 +220,7 @@ static int check_array(const cJSON *schema, cJSON *value, const char *where, str
 	const cJSON *items = json_member(schema, "items");
 	cJSON *item;
 	unsigned index = 0;
+	int r = 0;
 
 	if (!items)
 		return 0;
@@ -210,10 +229,10 @@ static int check_array(const cJSON *schema, cJSON *value, const char *where, str
 		char name[256];
 
 		snprintf(name, sizeof(name), "%s[%u]", where, index++);
-		if (check(items, item, name, problem) < 0)
-			return -EINVAL;
+		if (r == 0)
+			r = check(items, item, name, problem);
 	}
-	return 0;
+	return r;
 }
 
 /* Replaces the value in place by `other`, and takes ownership of `other`. */
@@ -261,18 +280,16 @@ static int check(const cJSON *schema, cJSON *value, const char *where, struct bu
 	const char *type = json_text(schema, "type");
 	const cJSON *allowed = json_member(schema, "enum");
 
-	if (type && !has_type(value, type) && !convert(schema, value, type)) {
-		buffer_printf(problem, "%s must be %s %s", *where ? where : "the arguments",
+	int r;
+
+	if (type && !has_type(value, type) && !convert(schema, value, type))
+		return refuse(problem, "%s must be %s %s", *where ? where : "the arguments",
 			strchr("aio", *type) ? "an" : "a", type);
-		return -EINVAL;
-	}
-	if (allowed && !is_listed(allowed, value)) {
-		buffer_printf(problem, "%s must be one of ", where);
-		print_list(problem, allowed);
-		return -EINVAL;
-	}
-	if (check_bounds(schema, value, where, problem) < 0)
-		return -EINVAL;
+	if (allowed && !is_listed(allowed, value))
+		return refuse_other(problem, where, allowed);
+	r = check_bounds(schema, value, where, problem);
+	if (r < 0)
+		return r;
 	if (cJSON_IsObject(value))
 		return check_object(schema, value, where, problem);
 	if (cJSON_IsArray(value))

@@ -13,8 +13,8 @@
 #include "ops/support/buffer.h"
 
 /* Checks `value`, converts forms that models often send (numbers and lists as text, one object
- * instead of a list of objects), and adds the defaults of absent properties.  0, or -EINVAL with a
- * sentence in `problem` that names the argument. */
+ * instead of a list of objects), and adds the defaults of absent properties.  0; -EINVAL with a
+ * sentence in `problem` that names the argument; -ENOMEM or -EMSGSIZE if it could not be said. */
 int schema_check(const cJSON *schema, cJSON *value, struct buffer *problem);
 
 /* Checks the schema itself.  0; -EINVAL: a keyword has an invalid value; `problem` gets the end of

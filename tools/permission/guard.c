@@ -105,9 +105,12 @@ static bool is_at(const struct guard_subject *subject, const char *named)
 
 static bool leads_to_subject(const struct guard_subject *subject, const char *named)
 {
-	cleanup_free char *real = follow(named, 0);
+	cleanup_free char *real = NULL;
 
-	return real && is_at(subject, real);
+	errno = 0;
+	real = follow(named, 0);
+	/* Without memory it may be: better asked once too often. */
+	return real ? is_at(subject, real) : errno == ENOMEM;
 }
 
 /* Whether a link in the directory leads to the subject, or a file in it or deeper is the subject.
@@ -128,9 +131,11 @@ static bool has_another_name(
 			return true;
 		if (entry->d_type == DT_REG)
 			continue;
-		path = path_join(directory, entry->d_name);
-		if (!path || strcmp(entry->d_name, "objects") == 0)
+		if (strcmp(entry->d_name, "objects") == 0)
 			continue;
+		path = path_join(directory, entry->d_name);
+		if (!path)
+			return true;
 		if (entry->d_type != DT_DIR)
 			found = leads_to_subject(subject, path);
 		/* Hooks are often links to scripts of the project. */
@@ -166,13 +171,14 @@ static const char *another_guarded_name(
 	struct dirent *entry;
 
 	for (int i = 0; stream && !reason && i < ENTRIES_MAX && (entry = readdir(stream)); i++) {
-		cleanup_free char *name =
-			path_is_name(entry->d_name) ? path_join(names, entry->d_name) : NULL;
-		cleanup_free char *path =
-			name ? string_printf("%s/%s", directory, entry->d_name) : NULL;
+		cleanup_free char *name = NULL, *path = NULL;
 
-		if (!path)
+		if (!path_is_name(entry->d_name))
 			continue;
+		name = path_join(names, entry->d_name);
+		path = string_printf("%s/%s", directory, entry->d_name);
+		if (!name || !path)
+			return guard_by_git;
 		reason = guard_name(name);
 		/* A plain file has no other name. */
 		if (reason && entry->d_type == DT_REG && !subject->has_names)

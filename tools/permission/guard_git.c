@@ -36,9 +36,11 @@ static bool is_one_of(const char *const *list, size_t count, const char *word, s
 
 static bool word_leads_to(const struct reading *reading, const char *directory, const char *word)
 {
-	cleanup_free char *path = guard_absolute(directory, reading->home, word);
+	cleanup_free char *path = NULL;
 
-	return path && guard_is(reading->subject, path);
+	errno = 0;
+	path = guard_absolute(directory, reading->home, word);
+	return path ? guard_is(reading->subject, path) : errno == ENOMEM;
 }
 
 /* Whether a path in the work tree leads to the subject. */

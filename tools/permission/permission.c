@@ -483,35 +483,39 @@ int permissions_project_verdict(
 	return verdict;
 }
 
-/* The only path that the pattern matches; the caller frees it.  NULL: it has wildcards. */
-static char *only_path(const char *pattern)
+/* The only path that the pattern matches.  1, with `*ret_path`; 0: it has wildcards; -ENOMEM. */
+static int only_path(const char *pattern, char **ret_path)
 {
 	cleanup_free char *path = malloc(strlen(pattern) + 1);
 	char *at = path;
 
-	for (; path && *pattern; pattern++) {
+	if (!path)
+		return -ENOMEM;
+	for (; *pattern; pattern++) {
 		if (strchr("*?[", *pattern))
-			return NULL;
+			return 0;
 		pattern += *pattern == '\\' && pattern[1];
 		*at++ = *pattern;
 	}
-	if (path)
-		*at = '\0';
-	return steal_ptr(&path);
+	*at = '\0';
+	*ret_path = steal_ptr(&path);
+	return 1;
 }
 
-/* The path of the file that the rule names without wildcards, if the file has several links; else
- * NULL. */
-static char *named_file(
-	const struct rule *rule, const struct files_root *root, struct stat *ret_status)
+/* The file that the rule names without wildcards, if it has several links.  1, 0, -ENOMEM. */
+static int named_file(const struct rule *rule, const struct files_root *root, char **ret_path,
+	struct stat *ret_status)
 {
-	cleanup_free char *path =
-		rule->action == PERMISSION_ALLOW ? NULL : only_path(rule->path_pattern);
+	cleanup_free char *path = NULL;
+	int r = rule->action == PERMISSION_ALLOW ? 0 : only_path(rule->path_pattern, &path);
 
-	if (!path || files_lstat(root, path, ret_status) < 0 || !S_ISREG(ret_status->st_mode) ||
+	if (r <= 0)
+		return r;
+	if (files_lstat(root, path, ret_status) < 0 || !S_ISREG(ret_status->st_mode) ||
 		ret_status->st_nlink < 2)
-		return NULL;
-	return steal_ptr(&path);
+		return 0;
+	*ret_path = steal_ptr(&path);
+	return 1;
 }
 
 enum permission_action permissions_other_names_verdict(const struct permissions *permissions,
@@ -525,9 +529,12 @@ enum permission_action permissions_other_names_verdict(const struct permissions 
 		const struct rules *rules = &permissions->sources[i];
 
 		for (size_t j = 0; j < rules->count; j++) {
-			cleanup_free char *other = named_file(&rules->list[j], root, &there);
+			cleanup_free char *other = NULL;
+			int r = named_file(&rules->list[j], root, &other, &there);
 
-			if (!other)
+			if (r < 0)
+				return PERMISSION_DENY;
+			if (r == 0)
 				continue;
 			if (!path)
 				return PERMISSION_ASK;

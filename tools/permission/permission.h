@@ -178,6 +178,7 @@ struct permission_filter {
 	size_t base_length; /* of the directory's path */
 	char *real_base;    /* the path with links followed; NULL: the same */
 	bool has_names;     /* a file that a rule names has other hard links */
+	bool lacks_memory;  /* real_base is unknown: nothing is shown */
 	atomic_ullong left_out;
 };
 

@@ -159,12 +159,15 @@ int permission_ask(
 	return permission_ask_all(call, level, &one, 1, sentence, NULL);
 }
 
-/* The path that `path` leads to; NULL: the same path, or unknown. */
-static char *leads_to(const struct files_root *root, const char *path, unsigned uses)
+/* The path that `path` leads to; NULL: the same path, or one that no tool opens.  0, -ENOMEM. */
+static int leads_to(const struct files_root *root, const char *path, unsigned uses, char **ret_real)
 {
-	cleanup_free char *real = files_path_led_to(root, path, !(uses & PERMISSION_LINK));
+	cleanup_free char *real = NULL;
+	int r = files_path_led_to(root, path, !(uses & PERMISSION_LINK), &real);
 
-	return real && strcmp(real, path) != 0 ? steal_ptr(&real) : NULL;
+	if (r == 0 && strcmp(real, path) != 0)
+		*ret_real = steal_ptr(&real);
+	return r == -ENOMEM ? r : 0;
 }
 
 static const char *tool_of_paths(const struct tool_call *call)
@@ -271,11 +274,13 @@ static enum permission_action judge_path_subject(struct tool_call *call, enum to
 	const struct permission_subject *subject, char **ret_remember, struct buffer *reason)
 {
 	const struct files_root *root = &call->session->root;
-	cleanup_free char *real = leads_to(root, subject->text, subject->uses);
-	const char *tool = tool_of_paths(call), *target = real ? real : subject->text;
-	const char *guarded = NULL;
+	cleanup_free char *real = NULL;
+	const char *tool = tool_of_paths(call), *target, *guarded = NULL;
 	enum permission_action verdict;
 
+	if (leads_to(root, subject->text, subject->uses, &real) < 0)
+		return PERMISSION_DENY;
+	target = real ? real : subject->text;
 	if (!tool)
 		level = TOOL_READ; /* the command's own level is judged with the command */
 	if (subject->uses & PERMISSION_WRITES)
@@ -368,7 +373,8 @@ int permission_deny_path_early(struct tool_call *call, unsigned uses, const char
 
 	if (!permissions)
 		return 0;
-	real = leads_to(&call->session->root, path, uses);
+	if (leads_to(&call->session->root, path, uses, &real) < 0)
+		return tool_fail_errno(call, -ENOMEM, "check the rules for", path);
 	verdict = judge_path(call, call->tool->name, TOOL_READ, uses, path, real);
 	if (verdict == PERMISSION_ASK)
 		verdict = permissions_settled(permissions, call->tool->name, real ? real : path);
@@ -404,7 +410,7 @@ void permission_filter_init(struct permission_filter *filter, const struct tool_
 		(struct permission_filter){.call = call, .uses = uses, .base_length = strlen(path)};
 	if (!call->session->permissions)
 		return;
-	filter->real_base = leads_to(&call->session->root, path, 0);
+	filter->lacks_memory = leads_to(&call->session->root, path, 0, &filter->real_base) < 0;
 	filter->has_names = permissions_other_names_verdict(call->session->permissions,
 				    &call->session->root, NULL, 0, NULL) != PERMISSION_ALLOW;
 }
@@ -423,6 +429,8 @@ enum permission_action permission_filter_verdict(
 
 	if (!call->session->permissions)
 		return PERMISSION_ALLOW;
+	if (filter->lacks_memory)
+		return PERMISSION_DENY;
 	if (filter->real_base) {
 		real = path_join(filter->real_base, rest + (*rest == '/'));
 		if (!real)
