@@ -199,7 +199,7 @@ run_search() {
 	mkdir "$ws" "$mount" "$tmp/here-$1"
 	touch "$ws/there.txt" "$tmp/here-$1/here.txt"
 	rm -f "$tmp/port" "$tmp/log"
-	TOOL=ls python3 "$here/model.py" "$tmp/port" "$tmp/log" '{"path": "."}' &
+	TOOL="ls" python3 "$here/model.py" "$tmp/port" "$tmp/log" '{"path": "."}' &
 	model=$!
 	until [ -s "$tmp/port" ]; do sleep 0.05; done
 	(
