@@ -31,7 +31,8 @@ static void awk(struct choices *choices, struct buffer *out)
 		"printf", "\"/etc/passwd\"", "\"../out/key\"", "gsub(", "close(", "func", "in",
 		"if(", "$", "/=", "%", " ", "0x", ".", "a", "/\"/", "\"#\"", "\"\\\\\"", "'\\''",
 		"\"new\"", "sprintf(", "nextfile", "@include", "SYMTAB", "@x(", "split(",
-		"toupper("};
+		"toupper(", "$(NF-1)", "NF", "[^]", "[^", "length($1)", "&&", "||", "/[^/]/",
+		"/[[:alpha:]]/", "FNR", "exit", "next"};
 	static const char *const ends[] = {
 		"' f", "' f g", "'", "' x=1 f", "' ../out/key", "' -f g"};
 
@@ -78,7 +79,7 @@ static void sed(struct choices *choices, struct buffer *out)
 		"\\", "\\\n", "[", "]", "[/]", "\\/", "\\,a,", "#", "#n", "a x", "a\\\n", "i\\",
 		"c", "g", "I", "M", "~", "+1", "0", "2", "t", ": x", "q", "l", "=", "N", "h", "x",
 		" ", "|", "s|a|b|", "s,a,b,", "&", "\\n", "s\na\nb\n", "}e pwn", "\\'", "[^", "[]",
-		":]", "\\%", "%", "b\n", "F", "z", "v"};
+		":]", "[^]", "[[:alpha:]]", "+1", "\\%", "%", "b\n", "F", "z", "v"};
 	static const char *const ends[] = {"' f", "' f", "' f -n", "' f -i", "' -e p f",
 		"' -e 'w new' f", "' -e 'e pwn' f", "' -- -i", "' < f", "' ../out/key", "' -s f"};
 

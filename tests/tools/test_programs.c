@@ -148,39 +148,44 @@ static int print_lines(void)
 	return 0;
 }
 
+static void check_scripts(bool (*only_prints)(const char *script), bool want,
+	const char *const *scripts, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!CHECK(only_prints(scripts[i]) == want))
+			fprintf(stderr, "  of: %s\n", scripts[i]);
+}
+
 static void test_scripts_of_sed(void)
 {
 	static const char *const good[] = {"", "p", "1p", "1,5p", "$p", "$!d", "/a/d", "/a/,/b/p",
-		"s/a/b/", "s/a/b/g", "s|a|b|gp", "s/a/b/2;s/c/d/I", "/a/{s/x/y/;p}", "0~3d", "5q",
-		"1!G;h;$!d", ":a;N;$!ba;s/\\n/ /g", "y/abc/xyz/", "$=", "# comment\np", "a text",
-		"1i\\\ntext", "\\,a,d", "/[[:space:]]*$/d", "n;d", "s/\\(a\\)\\/b/\\1\\/c/",
-		"/a/I,+3p", "2,~4p", "s/[^ \t]*//", "a w file\np"};
+		"s/a/b/", "s/a/b/g", "s|a|b|gp", "s/a/b/2;s/c/d/I", "5q", "$=", "s,a,b,;s#a#b#",
+		"/[[:space:]]*$/d", "s/\\(a\\)\\/b/\\1\\/c/", "/a/,+3p", "1d\n$d", "s/a//",
+		"s/[^a-z]/&&/", "s/x/w new/", "2 , 4 ! p ; q"};
 	static const char *const bad[] = {"w f", "1w f", "s/a/b/w f", "s/a/b/gw f", "s/a/b/e", "e",
 		"1e id", "e id", "r f", "R f", "W f", "/a/{w f\n}", "s/a/b/;w f", "p;e", "v",
 		"s/[/]/w f/;e/x/", "s/[/a]b/x/", "a text\nw f", "# c\nw f", "a x\\\\\nw f", "s/a/b",
 		"s", "y/a/b/w", "s\na\nb\nw f\n", "sxaxbxe", "}e", "{e", "1,2e", "$!e", "/a/e",
 		"\\/a/e", "/a\\/b/e", "s/a\\/b/c/e", "s/a/b/ge", "s/a/b/eg", "ba}e", ":a\ne",
-		"s/[[:x/e;]/b/p", "s/[a\\]/]/e"};
+		"s/[[:x/e;]/b/p", "s/[a\\]/]/e", "y/abc/xyz/", "# comment\np", "a text",
+		"1i\\\ntext", "\\,a,d", "n;d", "/a/{p}", "0~3d", "2,~4p", "/a/I,+3p",
+		"s/[^ \\t]*//", "s/[/]//", "s|\\||x|", "s/a\nb/c/", "s/a/b\\\nc/", "s/a/b/m", "//p",
+		"p p", "pw f", "1,w f", "1!!w f", "l", "F", "z", "s/\303\251/b/", "/[]w f]/p",
+		"/[^]w f]/p", "/[^]/p;w f]/p", "/[^^]/p", "/[a[w f]/p", "/[[:x:w f]/p", "s/a/\\Uw/",
+		"/a\\/w f"};
 
-	for (size_t i = 0; i < array_size(good); i++)
-		if (!CHECK(shell_sed_only_prints(good[i])))
-			fprintf(stderr, "  of: %s\n", good[i]);
-	for (size_t i = 0; i < array_size(bad); i++)
-		if (!CHECK(!shell_sed_only_prints(bad[i])))
-			fprintf(stderr, "  of: %s\n", bad[i]);
+	check_scripts(shell_sed_only_prints, true, good, array_size(good));
+	check_scripts(shell_sed_only_prints, false, bad, array_size(bad));
 }
 
 static void test_programs_of_awk(void)
 {
-	static const char *const good[] = {"{print}", "{print $1}", "NR==1", "/a/", "/a/{print $2}",
-		"$3 > 100", "$3 > 100 {print $1}", "{ if ($1 > 5) print $2; }",
-		"BEGIN{FS=\":\"}{print $1}", "{s+=$1} END{print s/NR}", "{print $1 / $2}",
-		"{printf \"%s\\n\", $1}", "!seen[$0]++", "/a|b/", "$1 ~ /x|y/ || $2",
-		"{print \"> | system\"}", "NR==1\n/foo/{print}", "{print ($1 > 5)}",
-		"{ a = b > c; print a }", "# system\n{print}", "/[a-z]\\/b/",
-		"{ x = 4 / 2; y = 3 / 1; print x }", "{print length($0)}", "/^[^#]/",
-		"{gsub(/a/,\"b\")} 1", "{if ((a + 1) / 2 > b) print (c) / 2}",
-		"{for (i in a) print i; while (i < (n) / 2) i++}"};
+	static const char *const good[] = {"", "{print}", "{print $1}", "NR==1", "/a/",
+		"/a/{print $2}", "$3 > 100", "$3 > 100 {print $1}", "{printf \"%s\\n\", $1}",
+		"/a|b/", "{print \"> | system\"}", "NR==1\n/foo/{print}", "/[a-z]\\/b/",
+		"{print length($0)}", "/^[^#]/", "BEGIN{print \"x\"}{print}END{print NR}",
+		"!/a/ && $1 ~ /b/ || NF >= 2.5, FNR == 9", "/\\[x\\]/ {print $NF; exit}",
+		"{print $(NF-1) \" \" FILENAME}", "/\"/", "/a/;/b/{next}", "{print;}\n"};
 	static const char *const bad[] = {"{print > \"f\"}", "{print $1 > \"f\"}",
 		"{print >> \"f\"}", "{print | \"id\"}", "{system(\"id\")}",
 		"BEGIN{\"id\" | getline x}", "{getline < \"f\"}", "{getline}",
@@ -194,14 +199,34 @@ static void test_programs_of_awk(void)
 		"{print -1 >\"f\"}", "{sys\\\ntem(\"id\")}",
 		"BEGIN{if (1) /\"/; system(\"id\"); x = /\"/}",
 		"{while ((x) > 1) /\"/; system(\"id\"); x = /\"/}",
-		"{for (;;)\n/\"/; system(\"id\"); x = /\"/}"};
+		"{for (;;)\n/\"/; system(\"id\"); x = /\"/}",
+		"{ x = length /\"/; system(\"id\"); y = /\"/ }",
+		"length /\"/ {system(\"id\")} /\"/", "{s+=$1} END{print s/NR}", "!seen[$0]++",
+		"{print ($1 > 5)}", "# x\n{print}", "{gsub(/a/,\"b\")} 1", "{print $1 / $2}",
+		"{$1 = 2} 1", "{print x}", "x", "NR /a/", "$1 /\"/ {print \"/\"}", "/a/ /b/",
+		"/a//b/", "$1 ~ \"a\"", "/\\\\/", "/[a\\]/]/", "/[]/]/",
+		"/[^]/ {system(\"id\")} /]/", "/a\n/", "\"\\\"\"", "\"\\\\\"", "{printf $1}",
+		"{print $x}", "{print $(NR)}", "function f() {print}", "{delete x}",
+		"{close(\"x\")}", "\"id\" | getline", "{print $1 > $2}", "NR > 1 > 2",
+		"{print NR > 5}", "/\303\251/", "{print \"\303\\\"}"};
 
-	for (size_t i = 0; i < array_size(good); i++)
-		if (!CHECK(shell_awk_only_prints(good[i])))
-			fprintf(stderr, "  of: %s\n", good[i]);
-	for (size_t i = 0; i < array_size(bad); i++)
-		if (!CHECK(!shell_awk_only_prints(bad[i])))
-			fprintf(stderr, "  of: %s\n", bad[i]);
+	check_scripts(shell_awk_only_prints, true, good, array_size(good));
+	check_scripts(shell_awk_only_prints, false, bad, array_size(bad));
+}
+
+static void test_programs_of_jq(void)
+{
+	static const char *const good[] = {".", ".a.b", ".[]", ".a[0]", ".[] | select(.a == \"b\")",
+		"keys", ".a | length", "map(.x) | add", ".env", ".\"env\"", "to_entries[] | .key",
+		".a // \"b\"", ".[2:4]", "if .a then .b else .c end", ".a?", "\"import\""};
+	static const char *const bad[] = {"env", ".a | env", "..", "..env", "1.env", "1 | env",
+		"$ENV", "env.X", "import \"x\" as y; .", "include \"x\"; .", "\"\\(env)\"", "{env}",
+		"@sh", "input", "modulemeta", ".. | env", "def f: env; f", ".a as $x | $x",
+		"# x\n.", "get_search_list", "$__loc__", "debug", "x::y", "(env)", "[env]", "-env",
+		".\303\251"};
+
+	check_scripts(shell_jq_only_prints, true, good, array_size(good));
+	check_scripts(shell_jq_only_prints, false, bad, array_size(bad));
 }
 
 /* An answer for a word in a place that no row knows must not be worse than linear. */
@@ -220,7 +245,7 @@ static void test_long_commands_are_judged(void)
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {TEST(test_every_line_of_the_table),
-		TEST(test_scripts_of_sed), TEST(test_programs_of_awk),
+		TEST(test_scripts_of_sed), TEST(test_programs_of_awk), TEST(test_programs_of_jq),
 		TEST(test_long_commands_are_judged)};
 
 	if (argc != 2)

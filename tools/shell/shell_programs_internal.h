@@ -195,3 +195,4 @@ void shell_look_printf(struct shell_judge *judge);
 void shell_look_sed(struct shell_judge *judge);
 bool shell_sed_only_prints(const char *script);
 bool shell_awk_only_prints(const char *program);
+bool shell_jq_only_prints(const char *program);

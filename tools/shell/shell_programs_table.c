@@ -328,14 +328,14 @@ static const struct shell_row rows[] = {
 		.flags = READS,
 		.operands = "tr*",
 		.look = shell_look_sed,
-		.options = "-nErsuz -e:^ -l: -i=^? -f<%^ --quiet --silent --regexp-extended "
-			   "--separate --unbuffered --null-data --expression:^ --line-length: "
-			   "--in-place=^? --file:% --sandbox --help --version"},
+		.options = "-nErsuz -e:^ -i=^? -f<%^ --quiet --silent --regexp-extended "
+			   "--separate --unbuffered --null-data --expression:^ --in-place=^? "
+			   "--file:% --help --version"},
 	{.names = "awk mawk gawk nawk",
 		.flags = READS | STOPS,
 		.operands = "tr*",
 		.look = shell_look_awk,
-		.options = "-Fv: -f<%^ --field-separator: --assign: --version"},
+		.options = "-F: -f<%^ --version"},
 	{.names = "zcat", .options = "-fqv", .flags = READS, .operands = "r*"},
 	{.names = "tee",
 		.options = "-aip --append --ignore-interrupts --output-error=",
