@@ -203,6 +203,7 @@ static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_
 /* If rules allow the command, its parsed form runs; if a person does, the text that was shown. */
 struct line {
 	char *understood; /* the parsed line, printed again; NULL: run the given text */
+	char *directory;  /* where it runs; NULL: `workdir` */
 };
 
 static void line_free(void *state)
@@ -210,6 +211,7 @@ static void line_free(void *state)
 	struct line *line = state;
 
 	free(line->understood);
+	free(line->directory);
 	free(line);
 }
 
@@ -220,6 +222,7 @@ static int keep_understood(struct tool_call *call, struct shell_analysis *analys
 	if (!line)
 		return -ENOMEM;
 	line->understood = steal_ptr(&analysis->line);
+	line->directory = steal_ptr(&analysis->directory);
 	if (call->state)
 		call->state_free(call->state);
 	call->state = line;
@@ -292,7 +295,7 @@ static int run_command(struct tool_call *call, struct run *run, struct process_r
 	struct process_request request = {
 		.command = as_given ? tool_string(call, "command") : line->understood,
 		.any_shell = as_given,
-		.directory = directory,
+		.directory = as_given || !line->directory ? directory : line->directory,
 		.environment = environment,
 		.timeout_ms = (uint32_t)(tool_number(call, "timeout_s", 120) * 1000),
 		.ends_call = true,
@@ -311,7 +314,7 @@ static int start_job(struct tool_call *call, const char *directory, const char *
 	const struct job_request request = {
 		.command = as_given ? tool_string(call, "command") : line->understood,
 		.any_shell = as_given,
-		.directory = directory,
+		.directory = as_given || !line->directory ? directory : line->directory,
 		.environment = environment,
 	};
 	unsigned number = 0;

@@ -168,7 +168,19 @@ def test_the_rule_that_is_suggested_allows_the_call(root):
             json.dump(json.JSONDecoder().raw_decode(words[words.index('{"permissions"'):])[0], file)
         equal("OK", code(ask(name, arguments, "--policy", policy)), "%s %s: %s" % (name, arguments, words))
     words = ask("bash", {"command": "rm $(cat list)"})["error"]["ai_message"]
-    check("No rule can allow it" in words and "permissions" not in words, words)
+    check('only the rule {"tool": "bash", "pattern": "*"' in words and "permissions" not in words, words)
+    words = ask("bash", {"command": "make && cd src"})["error"]["ai_message"]
+    check("workdir" in words and "cd changes" in words, words)
+    with open(policy, "w", encoding="utf-8") as file:
+        json.dump([{"tool": "bash", "pattern": "*", "action": "allow"}], file)
+    equal("OK", code(ask("bash", {"command": "true && cd . && echo $(echo *)"}, "--policy", policy)), "the rule that is named")
+    with open(policy, "w", encoding="utf-8") as file:
+        json.dump([{"tool": "bash", "pattern": "cp *", "action": "allow"}], file)
+    os.mkdir(root + "/sub")
+    for command in ["cd sub && echo a > x; pwd", "cd %s/sub && cp x y" % root]:
+        equal("OK", code(ask("bash", {"command": command}, "--policy", policy)), command)
+    equal(["x", "y"], sorted(os.listdir(root + "/sub")), "cd DIR && is the working directory")
+    equal("OK", code(ask("bash", {"command": "cd sub && ls ../sub"})), "without a rule")
 
 
 def test_invalid_rules_say_where(root):

@@ -21,7 +21,7 @@ struct rule {
 	enum permission_action action;
 };
 
-enum { RULES_MAX = 24 };
+enum { RULES_MAX = 26 };
 
 static const struct {
 	const char *name;
@@ -74,6 +74,34 @@ static const struct {
 			{"bash", "tar *", PERMISSION_ALLOW},
 			{"bash", "mine *", PERMISSION_ALLOW},
 			{"read", "secret/*", PERMISSION_DENY},
+		}},
+	/* Programs that can change what paths lead to, reach far, or run others. */
+	{"trusting",
+		{
+			{"bash", "cat *", PERMISSION_ALLOW},
+			{"bash", "echo *", PERMISSION_ALLOW},
+			{"bash", "tar *", PERMISSION_ALLOW},
+			{"bash", "mv *", PERMISSION_ALLOW},
+			{"bash", "ln *", PERMISSION_ALLOW},
+			{"bash", "cp *", PERMISSION_ALLOW},
+			{"bash", "rm *", PERMISSION_ALLOW},
+			{"bash", "mkdir *", PERMISSION_ALLOW},
+			{"bash", "touch *", PERMISSION_ALLOW},
+			{"bash", "unzip *", PERMISSION_ALLOW},
+			{"bash", "git *", PERMISSION_ALLOW},
+			{"bash", "make *", PERMISSION_ALLOW},
+			{"bash", "A=b make *", PERMISSION_ALLOW},
+			{"bash", "curl *", PERMISSION_ALLOW},
+			{"bash", "rsync *", PERMISSION_ALLOW},
+			{"bash", "sort *", PERMISSION_ALLOW},
+			{"bash", "find *", PERMISSION_ALLOW},
+			{"bash", "gcc *", PERMISSION_ALLOW},
+			{"bash", "cmake *", PERMISSION_ALLOW},
+			{"bash", "sed *", PERMISSION_ALLOW},
+			{"bash", "mine *", PERMISSION_ALLOW},
+			{"bash", "watch *", PERMISSION_ALLOW},
+			{"bash", "awk *", PERMISSION_ALLOW},
+			{"bash", "gunzip *", PERMISSION_ALLOW},
 		}},
 	{"vendor",
 		{

@@ -31,21 +31,32 @@ struct asking {
 	struct buffer reason;
 };
 
+/* What to do if no narrower rule than "*" can allow the call. */
+static char *print_widest_rule(const struct tool_call *call, const char *reason)
+{
+	bool is_bash = strcmp(call->tool->name, "bash") == 0;
+
+	return string_printf(
+		". %s%sAs it is written, only the rule {\"tool\": \"%s\", \"pattern\": \"*\", "
+		"\"action\": \"allow\"} can allow it, if no rule for commands or files asks or "
+		"denies, or --yes on the command line%s",
+		reason ? reason : "", reason ? ". " : "", call->tool->name,
+		is_bash ? ". Write it in another way: workdir gives the directory instead of cd, "
+			  "and several calls can do what one line may not"
+			: "");
+}
+
 /* How to allow the call for good: the rules, as JSON for the user to copy.  The caller frees it;
  * NULL: no memory. */
-static char *print_way(const struct asking *asking)
+static char *print_way(const struct tool_call *call, const struct asking *asking)
 {
-	static const char *const without_rule[] = {
-		[RULE_IS_UNKNOWN] = ". No rule can allow it as it is written, but --yes on the "
-				    "command line can, and a program that can ask",
-		[RULE_IS_OF_PROJECT] =
-			". The project's .isthmus.json asks about it: only an answer "
-			"to the question, or a change of that file, allows it",
-	};
 	cleanup_free char *rules = cJSON_PrintUnformatted(asking->rules);
 
-	if (asking->without_rule)
-		return strdup(without_rule[asking->without_rule]);
+	if (asking->without_rule == RULE_IS_UNKNOWN)
+		return print_widest_rule(call, asking->question.reason);
+	if (asking->without_rule == RULE_IS_OF_PROJECT)
+		return strdup(". The project's .isthmus.json asks about it: only an answer to the "
+			      "question, or a change of that file, allows it");
 	return rules ? string_printf(": {\"permissions\": %s} in ~/.config/isthmus/tools.json or a "
 				     "file given with --policy allows it, or --yes on the command "
 				     "line",
@@ -57,7 +68,7 @@ static char *print_way(const struct asking *asking)
 static int fail_asked(struct tool_call *call, const struct asking *asking, const char *advice,
 	const char *refusal)
 {
-	cleanup_free char *way = print_way(asking);
+	cleanup_free char *way = print_way(call, asking);
 	cleanup_free char *next =
 		way ? string_printf("%s%s.%s", advice, way,
 			      asking->is_allowed_by_project

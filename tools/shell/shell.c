@@ -2,10 +2,11 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "ops/support/path.h"
-#include "tools/shell/shell_parse.h"
+#include "tools/shell/shell_begin.h"
 #include "tools/shell/shell_programs.h"
 
 enum { NESTING_MAX = 8, WORDS_MAX = 5000 };
@@ -107,61 +108,6 @@ static char *join(
 	}
 	a->no_memory = a->no_memory || r < 0;
 	return steal_text(a, &text);
-}
-
-/* False for names with unusual characters, which might look like another name, and for those that a
- * program in front of them takes for its option: flock FILE -c LINE. */
-static bool is_plain_name(const char *name)
-{
-	for (const char *at = name; *at; at++)
-		if (!isascii((unsigned char)*at) ||
-			(!isalnum((unsigned char)*at) && !strchr("_./,:+@%^-[", *at)))
-			return false;
-	return *name && *name != '-';
-}
-
-/* ---- Variables ----------------------------------------- */
-
-bool shell_variable_is_special(const char *name, size_t length)
-{
-	static const char *const names[] = {"PATH", "IFS", "ENV", "HOME", "SHELL", "SHELLOPTS",
-		"POSIXLY_CORRECT", "GLOBIGNORE", "EXECIGNORE", "PROMPT_COMMAND", "PS4", "CDPATH",
-		"EDITOR", "VISUAL", "BROWSER", "GCONV_PATH", "NLSPATH", "LOCPATH", "HOSTALIASES",
-		"TMPDIR", "MAKEFLAGS", "MFLAGS", "GREP_OPTIONS", "TAR_OPTIONS", "RSYNC_RSH",
-		"SSH_ASKPASS", "SUDO_ASKPASS", "OPENSSL_CONF", "CLASSPATH", "OPTIND", "FPATH",
-		"histchars", "auto_resume"};
-	static const char *const prefixes[] = {"LD_", "DYLD_", "GIT_", "BASH", "PYTHON", "NODE_",
-		"PERL", "RUBY", "LUA_", "JAVA_", "_JAVA", "JDK_", "NPM_CONFIG_", "npm_config_",
-		"RUSTC", "CARGO_", "GO", "GCC_", "LESS", "MAN", "XDG_", "RIPGREP_", "DOCKER_",
-		"CMAKE_"};
-	static const char pager[] = "PAGER";
-
-	for (size_t i = 0; i < array_size(names); i++)
-		if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
-			return true;
-	for (size_t i = 0; i < array_size(prefixes); i++)
-		if (length >= strlen(prefixes[i]) &&
-			memcmp(prefixes[i], name, strlen(prefixes[i])) == 0)
-			return true;
-	return length >= strlen(pager) &&
-	       memcmp(name + length - strlen(pager), pager, strlen(pager)) == 0;
-}
-
-/* TZ=Europe/Berlin is harmless, TZ=../x is not. */
-bool shell_setting_is_harmless(const char *name, size_t length, const char *value)
-{
-	return shell_variable_is_harmless(name, length) && *value != '/' && *value != ':' &&
-	       !strstr(value, "..");
-}
-
-/* Variables that programs read have upper-case names by convention; one with lower-case letters is
- * used by the line only. */
-static bool is_private(const char *name)
-{
-	for (; *name; name++)
-		if (islower((unsigned char)*name))
-			return true;
-	return false;
 }
 
 /* ---- Results ----------------------------------------- */
@@ -284,8 +230,26 @@ static const char *name_problem(const struct shell_word *name)
 {
 	if (!name->known || name->glob)
 		return "the name of a command in it is not known before it runs";
-	return is_plain_name(name->text) ? NULL
-					 : "the name of a command in it has unusual characters";
+	return shell_name_is_plain(name->text)
+		       ? NULL
+		       : "the name of a command in it has unusual characters";
+}
+
+/* Adds a step for "before WORD" that needs no rule: see struct shell_step. */
+static void add_implied(struct analyser *a, const char *before, const char *word)
+{
+	struct shell_step *step = add_step(a);
+	struct buffer text cleanup_buffer = {0};
+
+	if (!step)
+		return;
+	if (buffer_printf(&text, "%s ", before) < 0 || shell_print_literal(word, &text) < 0)
+		a->no_memory = true;
+	step->implied = true;
+	step->text = steal_text(a, &text);
+	step->plain = step->text ? strdup(step->text) : NULL;
+	step->remember = strdup(before);
+	a->no_memory = a->no_memory || !step->plain || !step->remember;
 }
 
 static void take_answer(struct analyser *a, const char *settings,
@@ -409,7 +373,7 @@ static char *analyse_settings(struct analyser *a, const struct shell_command *co
 			must_ask(a, "it sets a variable that changes how commands run");
 		if (command->words && is_harmless(token))
 			continue;
-		if (!command->words && is_private(token->name))
+		if (!command->words && shell_variable_is_private(token->name))
 			continue;
 		if (r == 0)
 			r = shell_print_token(token, &text);
@@ -539,20 +503,63 @@ static int finish(struct analyser *a, struct shell_analysis *ret_analysis)
 	return 0;
 }
 
-/* If files in the working directory are guarded (".git", a bare repository), every command asks:
- * git would read its settings there. */
-static void check_directory(struct analyser *a)
-{
-	const struct files_root *root = a->context->root;
-	cleanup_free char *real = NULL, *inside = NULL;
+/* ---- What a line begins with ----------------------------------------- */
 
-	if (!*a->context->directory || files_real_path(root, a->context->directory, &real) < 0)
-		return;
-	inside = path_join(real, "HEAD");
-	if (!inside)
-		a->no_memory = true;
-	else if (guard_path(root, inside))
+/* "cd DIR &&" with a directory in the root means the same as `workdir`.  0; -ENOENT: it is no such
+ * command; -ENOMEM. */
+static int take_cd(struct analyser *a, const struct shell_command *command)
+{
+	const char *word = shell_begin_cd(command), *given = a->context->directory;
+	cleanup_free char *joined = NULL, *directory = NULL;
+	struct stat status;
+	int r;
+
+	if (!word || (*word == '/' && a->context->root_unknown))
+		return -ENOENT;
+	joined = *word == '/' || !*given ? strdup(word) : path_join(given, word);
+	if (!joined)
+		return -ENOMEM;
+	r = files_resolve(a->context->root, joined, &directory);
+	if (r < 0 || files_stat(a->context->root, directory, &status) < 0 ||
+		!S_ISDIR(status.st_mode))
+		return r == -ENOMEM ? r : -ENOENT;
+	add_implied(a, "cd", word);
+	free(a->result->directory);
+	a->result->directory = steal_ptr(&directory);
+	return 0;
+}
+
+/* Analyses the line, but for "cd DIR &&" and "export A=b" in front.  Returns the commands to print:
+ * those after "cd DIR &&".  NULL: none, or no memory. */
+static const struct shell_command *analyse_line(
+	struct analyser *a, const struct shell_command *command)
+{
+	struct shell_context context = *a->context;
+	struct buffer settings cleanup_buffer = {0};
+	cleanup_free char *text = NULL;
+	const struct shell_command *first;
+	int r = buffer_append_string(&settings, a->settings);
+
+	a->context = &context;
+	while (command && r == 0 && (r = take_cd(a, command)) == 0) {
+		context.directory = a->result->directory;
+		command = command->next;
+	}
+	first = command;
+	r = r == -ENOENT ? 0 : r;
+	while (command && r == 0 && (r = shell_begin_export(command, &settings)) == 0) {
+		for (const struct shell_token *token = command->words->next; token;
+			token = token->next)
+			add_implied(a, "export", token->parts->text);
+		command = command->next;
+	}
+	a->settings = text = steal_text(a, &settings);
+	a->no_memory = a->no_memory || r == -ENOMEM;
+	if (shell_directory_is_guarded(&context))
 		must_ask(a, "it runs in a directory with files that make something run");
+	if (!a->no_memory)
+		analyse_list(a, command);
+	return a->no_memory ? NULL : first;
 }
 
 int shell_analyse(const struct shell_context *context, const char *settings, const char *line,
@@ -566,14 +573,14 @@ int shell_analyse(const struct shell_context *context, const char *settings, con
 	const char *problem = NULL;
 	int r = shell_parse(line, &tree, &problem);
 
-	check_directory(&a);
 	if (r == -EINVAL) {
 		must_ask(&a, problem);
 	} else if (r == 0) {
-		analyse_list(&a, tree.commands);
+		const struct shell_command *commands = analyse_line(&a, tree.commands);
+
 		if (!a.has_command)
 			must_ask(&a, "there is no command in it");
-		r = shell_print(tree.commands, &printed);
+		r = shell_print(commands, &printed);
 		if (printed.size > PRINTED_MAX_BYTES)
 			must_ask(&a, "it is too long");
 		result.line = steal_text(&a, &printed);
@@ -600,8 +607,7 @@ int shell_analyse_words(const struct shell_context *context, const char *const *
 		views[i].word = (struct shell_word){.text = argv[i], .known = true};
 	analyse_views(&a, "", views, count);
 	for (size_t i = 0; i < result.count; i++)
-		result.steps[i].only_reads =
-			false; /* the table assumes that bash runs the command */
+		result.steps[i].only_reads = false; /* the table assumes that bash runs it */
 	return finish(&a, ret_analysis);
 }
 
@@ -615,5 +621,6 @@ void shell_analysis_done(struct shell_analysis *analysis)
 	free(analysis->steps);
 	shell_paths_done(&analysis->paths);
 	free(analysis->line);
+	free(analysis->directory);
 	*analysis = (struct shell_analysis){0};
 }

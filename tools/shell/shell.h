@@ -20,6 +20,7 @@ struct shell_step {
 			  * rules that deny: "git push" for "X=1 /usr/bin/git -C d push" */
 	char *remember;  /* the prefix that PERMISSION_ALWAYS covers: "npm run x", "ls" */
 	bool only_reads; /* the table proves that it only reads: needs no rule */
+	bool implied;    /* "cd DIR" in front: needs no rule, but rules can ask or deny */
 	bool must_ask;   /* no rule can allow it */
 };
 
@@ -29,6 +30,8 @@ struct shell_analysis {
 	struct shell_paths paths;
 	char *line;       /* the parsed line, printed again; this is run if rules allow it.  NULL:
 			   * the line could not be parsed, see `reason` */
+	char *directory;  /* where `line` runs, below the root, if it began with "cd DIR &&"; else
+			   * NULL */
 	bool must_ask;    /* no rule can allow the line */
 	char reason[200]; /* why the line or a step must ask: "it ..."; "": none must */
 };
@@ -50,3 +53,11 @@ bool shell_setting_is_harmless(const char *name, size_t length, const char *valu
 /* Whether the variable changes what a command name means or does (PATH, LD_PRELOAD, IFS and
  * others): no rule can allow setting it. */
 bool shell_variable_is_special(const char *name, size_t length);
+
+/* Variables that programs read have upper-case names by convention; one with lower-case letters is
+ * used by the line only. */
+bool shell_variable_is_private(const char *name);
+
+/* False for names of commands with unusual characters, which might look like another name, and for
+ * those that a program in front of them takes for its option: flock FILE -c LINE. */
+bool shell_name_is_plain(const char *name);

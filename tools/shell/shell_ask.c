@@ -58,7 +58,7 @@ static int add_step(struct subjects *subjects, const struct shell_step *step)
 		.plain = step->plain,
 		.remember = remember,
 		.must_ask = step->must_ask,
-		.only_reads = step->only_reads,
+		.only_reads = step->only_reads || step->implied,
 	};
 	return 0;
 }

@@ -604,3 +604,13 @@ bool shell_program_is_inside(const struct shell_context *context, const char *na
 	}
 	return false;
 }
+
+bool shell_directory_is_guarded(const struct shell_context *context)
+{
+	cleanup_free char *real = NULL, *inside = NULL;
+
+	if (!*context->directory || files_real_path(context->root, context->directory, &real) < 0)
+		return false;
+	inside = path_join(real, "HEAD");
+	return !inside || guard_path(context->root, inside);
+}

@@ -45,6 +45,10 @@ void shell_paths_add(struct shell_paths *paths, const struct shell_context *cont
  * environment or node_modules/.bin in PATH, who can write files can replace "ls". */
 bool shell_program_is_inside(const struct shell_context *context, const char *name);
 
+/* Whether files in the working directory are guarded (".git", a bare repository): git would read
+ * its settings there. */
+bool shell_directory_is_guarded(const struct shell_context *context);
+
 /* False when surely no name matches: bash then takes the pattern as it stands. */
 bool shell_pattern_matches(const struct shell_context *context, const char *pattern);
 

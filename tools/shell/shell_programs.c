@@ -9,18 +9,6 @@
 #include "ops/support/path.h"
 #include "tools/shell/shell_programs_internal.h"
 
-bool shell_variable_is_harmless(const char *name, size_t length)
-{
-	static const char *const names[] = {"LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE",
-		"LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "TZ", "NO_COLOR", "FORCE_COLOR", "CI",
-		"COLUMNS", "LINES", "RUST_BACKTRACE", "PYTHONUNBUFFERED"};
-
-	for (size_t i = 0; i < array_size(names); i++)
-		if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
-			return true;
-	return false;
-}
-
 void shell_judge_ask(struct shell_judge *judge, const char *format, ...)
 {
 	struct shell_program_answer *answer = judge->answer;
@@ -471,7 +459,10 @@ static void judge_row(struct shell_judge *judge, const struct shell_row *row, si
 	if (!(row->flags & SHELL_ROW_ONLY_READS))
 		judge->not_proved = true;
 	if (row->flags & SHELL_ROW_CHANGES_SHELL)
-		shell_judge_ask(judge, "%s changes how what follows it runs", judge->label);
+		shell_judge_ask(judge, "%s changes how what follows it runs%s", judge->label,
+			strcmp(judge->label, "cd") == 0
+				? ": begin with \"cd DIR &&\", or give the directory as workdir"
+				: "");
 	if (row->flags & SHELL_ROW_RUNS_OTHERS)
 		shell_judge_ask(
 			judge, "%s can run other commands, or set what is run", judge->label);
