@@ -3,9 +3,9 @@
  * with "words => answer" on each line.  There 'a b' is one word, a word that ends in $ is known up
  * to there only ($$: may be several words), and one with * ? [ is a pattern. The answer: "reads"
  * (allowed without a rule), "asks", or "-" (as the rules say); then its uses (r read, w written, b
- * both, upper case with what is below, F read with what is below and through links; "?" behind: not
- * known), then "inner: words" (too: it does more than run them), "line: text", and "always: n" and
- * "from: n" where they are not 1.
+ * both, upper case with what is below, F and L read and written with what is below and
+ * through links; "?" behind: not known), then "inner: words" (too: it does more than run them),
+ * "line: text", and "always: n" and "from: n" where they are not 1.
  */
 #include "tests/check.h"
 
@@ -54,7 +54,7 @@ static void split(char *text, struct words *words)
 
 static void print_answer(const struct shell_program_answer *answer, struct buffer *out)
 {
-	static const char letters[] = " rwb RWB     F";
+	static const char letters[] = " rwb RWB     FLL";
 
 	buffer_printf(out, "%s", answer->reason[0] ? "asks" : answer->only_reads ? "reads" : "-");
 	for (size_t i = 0; i < answer->use_count; i++)

@@ -21,7 +21,7 @@ struct rule {
 	enum permission_action action;
 };
 
-enum { RULES_MAX = 26 };
+enum { RULES_MAX = 32 };
 
 static const struct {
 	const char *name;
@@ -102,6 +102,11 @@ static const struct {
 			{"bash", "watch *", PERMISSION_ALLOW},
 			{"bash", "awk *", PERMISSION_ALLOW},
 			{"bash", "gunzip *", PERMISSION_ALLOW},
+			{"bash", "strace *", PERMISSION_ALLOW},
+			{"bash", "apt-get *", PERMISSION_ALLOW},
+			{"bash", "kubectl *", PERMISSION_ALLOW},
+			{"bash", "gh *", PERMISSION_ALLOW},
+			{"bash", "docker *", PERMISSION_ALLOW},
 		}},
 	{"vendor",
 		{

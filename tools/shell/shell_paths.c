@@ -125,7 +125,7 @@ static bool matches(const char *pattern, const char *name)
 
 /* ---- Paths outside the root ----------------------------------- */
 
-static bool is_harmless(const char *path)
+bool shell_path_is_harmless(const char *path)
 {
 	static const char *const paths[] = {"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr",
 		"/dev/tty", "/dev/zero", "/dev/urandom", "/dev/random"};
@@ -144,7 +144,7 @@ static void add_outside(struct walk *w, const char *path)
 	cleanup_free char *normal = NULL, *whole = NULL;
 	const char *dots = path;
 
-	if (is_harmless(path))
+	if (shell_path_is_harmless(path) && !(w->use & SHELL_TREE))
 		return;
 	while (strncmp(dots, "../", 3) == 0)
 		dots += 3;
@@ -194,7 +194,7 @@ struct tree_check {
 	unsigned uses;
 	bool by_rules;
 	bool by_guard;
-	bool by_link; /* the program follows links, so there must be none */
+	bool by_link; /* the program follows links: to files in the root only */
 	bool below;   /* check the entries of subdirectories as well */
 };
 
@@ -219,6 +219,24 @@ static const char *entry_problem(
 	return NULL;
 }
 
+static int enter(struct walk *w, char **real, const char *name);
+
+/* A link below a directory that the program follows. */
+static const char *link_problem(
+	struct walk *w, const struct tree_check *check, const char *directory, const char *name)
+{
+	cleanup_free char *real = strdup(directory);
+	struct stat status;
+
+	w->links = 0;
+	if (!real || enter(w, &real, name) < 0)
+		return "it follows links below a directory that lead out of the root";
+	if (files_stat(w->context->root, real, &status) == 0 && S_ISDIR(status.st_mode))
+		return w->use & SHELL_FOLLOWS ? "it follows links below a directory to others"
+					      : NULL;
+	return entry_problem(w, check, real);
+}
+
 static void check_tree(struct walk *w, const struct tree_check *check, const char *path, int depth)
 {
 	cleanup_fd int fd =
@@ -241,9 +259,9 @@ static void check_tree(struct walk *w, const struct tree_check *check, const cha
 			must_ask(w->paths, too_many);
 			return;
 		}
-		problem = check->by_link && is_link(dirfd(dir), entry)
-				  ? "it follows links below a directory, wherever they lead"
-				  : entry_problem(w, check, child);
+		problem = entry_problem(w, check, child);
+		if (!problem && check->by_link && is_link(dirfd(dir), entry))
+			problem = link_problem(w, check, path, entry->d_name);
 		if (problem)
 			must_ask(w->paths, problem);
 		else if (check->below && (entry->d_type == DT_DIR || entry->d_type == DT_UNKNOWN))
@@ -258,7 +276,8 @@ static void check_below(struct walk *w, unsigned uses, const char *path)
 		.by_rules = rules_restrict(w, uses),
 		.by_guard = w->use & SHELL_TREE && has_row(w) &&
 			    (w->use & SHELL_WRITES || w->flags & SHELL_PATH_COPIED),
-		.by_link = w->use & SHELL_FOLLOWS,
+		.by_link = w->use & SHELL_FOLLOWS ||
+			   (w->use & SHELL_FOLLOWS_FILES && w->use & SHELL_TREE),
 		.below = w->use & SHELL_TREE,
 	};
 

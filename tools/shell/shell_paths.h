@@ -32,6 +32,9 @@ struct shell_paths {
 
 void shell_paths_done(struct shell_paths *paths);
 
+/* Whether it is a device that anybody may use: /dev/null and the like. */
+bool shell_path_is_harmless(const char *path);
+
 enum shell_path_flags {
 	SHELL_PATH_PATTERN = 1 << 0, /* it has unescaped * ? [ */
 	SHELL_PATH_COPIED = 1 << 1,  /* files below it may be copied to the written paths */

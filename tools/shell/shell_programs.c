@@ -1,5 +1,6 @@
 #include "tools/shell/shell_programs.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,6 +80,8 @@ void shell_judge_use_below(
 	add_use(judge, path, use, w->known, w->glob, word);
 }
 
+enum { PARTS_MAX = 8 };
+
 static void guess_use(struct shell_judge *judge, size_t word, size_t offset)
 {
 	const struct shell_word *w = &judge->words[word];
@@ -95,10 +98,25 @@ static size_t behind(const char *text, const char *characters)
 	return text[length] ? length + 1 : 0;
 }
 
+/* Whether a path that may lead out of the root begins at `at` after other characters: x,/y, A=-I/x.
+ */
+static bool begins_path(const char *text, size_t at)
+{
+	char before = text[at - 1];
+
+	if (text[at] != '/' && text[at] != '~' && strncmp(text + at, "..", 2) != 0)
+		return false;
+	if (isalnum((unsigned char)before))
+		return at > 2 && text[at - 2] == '-' && !isalnum((unsigned char)text[at - 3]) &&
+		       !strchr("_./-", text[at - 3]);
+	return !strchr("_./~-", before);
+}
+
 void shell_judge_guess(struct shell_judge *judge, size_t word)
 {
 	const char *text = judge->words[word].text;
 	size_t equals = behind(text, "="), colon = behind(text, ":"), at = behind(text, "@");
+	unsigned parts = 0;
 
 	if (text[0] == '-' && text[1] != '-' && text[1] && text[2])
 		guess_use(judge, word, 2);
@@ -110,6 +128,14 @@ void shell_judge_guess(struct shell_judge *judge, size_t word)
 		guess_use(judge, word, colon);
 	if (at)
 		guess_use(judge, word, at);
+	for (size_t i = 1; text[0] && text[i]; i++) {
+		if (i == equals || i == colon || i == at || !begins_path(text, i))
+			continue;
+		if (++parts > PARTS_MAX)
+			shell_judge_ask(judge, "%.40s may name too many files", judge->label);
+		else
+			guess_use(judge, word, i);
+	}
 }
 
 /* For a program that changes its directory: adds its paths relative to that directory, in addition
@@ -200,7 +226,8 @@ static void take_words(struct shell_judge *judge, size_t at)
 
 		if (!ended && flags & SHELL_ROW_PLUS_OPTIONS && text[0] == '+')
 			continue;
-		if (!ended && strcmp(text, "--") == 0 && word->known) {
+		if (!ended && strcmp(text, "--") == 0 && word->known &&
+			!(flags & SHELL_ROW_WORD_OPTIONS)) {
 			ended = true;
 			continue;
 		}
@@ -228,6 +255,8 @@ static unsigned use_of_kind(char kind)
 	switch (kind) {
 	case 'r':
 		return SHELL_READS;
+	case 'g':
+		return SHELL_READS | SHELL_FOLLOWS_FILES;
 	case 'w':
 	case 'd':
 		return SHELL_WRITES;
@@ -309,11 +338,15 @@ static void take_target(struct shell_judge *judge)
 {
 	const char *kinds = judge->row->operands;
 	size_t count = judge->operand_count, word = judge->target_word;
+	unsigned use = SHELL_WRITES;
 
 	if (!kinds || !strpbrk(kinds, "dD"))
 		return;
 	if (!word && count)
 		word = judge->operands[--count];
+	/* cp -r writes through links that are in the target; mv does not. */
+	if (judge->tree || strchr(kinds, 'D'))
+		use |= SHELL_TREE | (strchr(kinds, 'B') ? 0 : SHELL_FOLLOWS);
 	for (size_t i = 0; i < count; i++) {
 		const char *text = judge->words[judge->operands[i]].text;
 		size_t length = strlen(text);
@@ -323,12 +356,16 @@ static void take_target(struct shell_judge *judge)
 			length--;
 		name = strndup(text, length);
 		if (name)
-			shell_judge_use_below(judge, word, judge->target_offset, path_name(name),
-				SHELL_WRITES |
-					(judge->tree || strchr(kinds, 'D') ? SHELL_TREE : 0));
+			shell_judge_use_below(
+				judge, word, judge->target_offset, path_name(name), use);
 		else
 			judge->no_memory = true;
 	}
+}
+
+static bool has_kind(const struct shell_row *row, char kind)
+{
+	return row->operands && strchr(row->operands, kind);
 }
 
 static void take_here(struct shell_judge *judge)
@@ -342,9 +379,8 @@ static void take_here(struct shell_judge *judge)
 		shell_judge_use_path(judge, ".", SHELL_READS | SHELL_TREE | SHELL_FROM_ROOT);
 	else if (judge->operand_count <= texts && (row->flags & SHELL_ROW_HERE || judge->tree))
 		shell_judge_use_path(judge, ".",
-			SHELL_READS | (judge->tree || (row->operands && strchr(row->operands, 'R'))
-						      ? SHELL_TREE
-						      : 0));
+			SHELL_READS | (judge->tree || has_kind(row, 'R') ? SHELL_TREE : 0) |
+				(has_kind(row, 'g') ? SHELL_FOLLOWS_FILES : 0));
 }
 
 /* ---- Inner commands ------------------------------------------------------------------------- */
@@ -475,6 +511,8 @@ static void judge_row(struct shell_judge *judge, const struct shell_row *row, si
 		if (!(row->flags & SHELL_ROW_TRANSPARENT))
 			judge->answer->prefix = judge->count;
 	}
+	if (judge->parent && judge->parent->look)
+		judge->parent->look(judge);
 	if (row->look)
 		row->look(judge);
 	if (!(row->flags & SHELL_ROW_INNER) && !judge->operands_taken)

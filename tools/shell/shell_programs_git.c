@@ -222,15 +222,12 @@ static const struct shell_row git_commands[] = {
 		.flags = READS | TREE,
 		COMMANDS(git_reflog)},
 	{.names = "stash",
-		.options = "",
+		.options = "-uakqS -m: --include-untracked --all --keep-index --no-keep-index "
+			   "--quiet --staged --message:",
 		.prefix = 1,
-		COMMANDS(git_stash),
-		.flags = SHELL_ROW_UNKNOWN_OPTION_OK},
+		COMMANDS(git_stash)},
 	{.names = "worktree", .options = "", .prefix = 1, COMMANDS(git_worktree)},
-	{.names = "submodule",
-		.options = "--quiet",
-		COMMANDS(git_submodule),
-		.flags = SHELL_ROW_UNKNOWN_OPTION_OK},
+	{.names = "submodule", .options = "-q --quiet", COMMANDS(git_submodule)},
 	{.names = "bisect", .options = "", COMMANDS(git_bisect)},
 	{.names = "remote",
 		.options = "-v --verbose",
@@ -244,65 +241,97 @@ static const struct shell_row git_commands[] = {
 		.options = "-lz -f< --file< --blob: --get --get-all --get-regexp --get-urlmatch "
 			   "--list --local --global --system --worktree --type: --bool --int "
 			   "--bool-or-int --bool-or-str --path --expiry-date --null --name-only "
-			   "--show-origin --show-scope --includes --no-includes --default: "
+			   "--show-origin --show-scope --includes% --no-includes --default: "
 			   "--fixed-value --get-color --get-colorbool --all "
 			   "-e! --edit! --add! --unset! --unset-all! --replace-all! "
 			   "--rename-section! --remove-section!"},
 
 	/* Sub-commands that change something: only options that run programs or name files. */
 	{.names = "push",
-		.options = "--receive-pack:! --exec:! --repo:",
+		.options = "-uqvnfd46 --receive-pack:! --exec:! --repo:; --set-upstream --quiet "
+			   "--verbose --dry-run --force --force-with-lease= --force-if-includes "
+			   "--delete --tags --follow-tags --all --prune --progress --no-verify "
+			   "--porcelain --atomic",
 		.operands = "t*",
 		.look = shell_look_git_transport},
 	{.names = "fetch pull",
-		.options = "--upload-pack:! -o:",
+		.options = "-qvpatfnk46 --upload-pack:! -o: --quiet --verbose --prune --all --tags "
+			   "--no-tags --depth: --unshallow --rebase= --no-rebase --ff-only --ff "
+			   "--no-ff --autostash --progress --dry-run --force --append",
 		.operands = "t*",
 		.look = shell_look_git_transport},
 	{.names = "ls-remote",
-		.options = "--upload-pack:! --exec:!",
+		.options = "-qht --upload-pack:! --exec:! --heads --tags --refs --quiet "
+			   "--exit-code --get-url --symref",
 		.operands = "t*",
 		.look = shell_look_git_transport},
 	{.names = "clone",
 		.operands = "bW",
 		.look = shell_look_git_transport,
-		.options = "-u:! --upload-pack:! -c:! --config:! --template:! --separate-git-dir& "
-			   "--bare% --mirror% "
-			   "--reference< --reference-if-able< -bo: --depth: --branch: --origin:"},
+		.options = "-qvn -u:! --upload-pack:! -c:! --config:! --template:! "
+			   "--separate-git-dir& --bare% --mirror% --reference< "
+			   "--reference-if-able< -bo: --depth: --branch: --origin: --quiet "
+			   "--verbose --progress --no-checkout --single-branch --no-tags"},
 	{.names = "init",
-		.options = "--bare% --template:! --separate-git-dir& -b: --initial-branch:",
+		.options = "-q --quiet --bare% --template:! --separate-git-dir& -b: "
+			   "--initial-branch:",
 		.operands = "W",
 		.look = shell_look_git_init},
 	{.names = "commit",
-		.options = "-m: -F< -t< -Cc: --file< --template< --message: --author: "
-			   "--date: --trailer: --pathspec-from-file<",
+		.options = "-aqvsn -m: -F< -t< -Cc: --file< --template< --message: --author: "
+			   "--date: --trailer: --pathspec-from-file< --all --amend --no-edit "
+			   "--allow-empty --allow-empty-message --quiet --verbose --signoff "
+			   "--no-verify --fixup: --squash: --only --include --dry-run",
 		.operands = "r*"},
 	{.names = "add stage",
-		.options = "--pathspec-from-file< -i! -p! -e! --edit! "
-			   "--interactive! --patch!",
+		.options = "-AunvfN --pathspec-from-file< -i! -p! -e! --edit! --interactive! "
+			   "--patch! --all --update --dry-run --verbose --force --intent-to-add "
+			   "--ignore-removal --no-ignore-removal",
 		.operands = "R*"},
-	{.names = "mv", .operands = "b*d", .options = ""},
-	{.names = "rm", .operands = "W*", .options = "--pathspec-from-file<"},
+	{.names = "mv", .operands = "b*d", .options = "-fknv --force --dry-run --verbose"},
+	{.names = "rm",
+		.operands = "W*",
+		.options = "-rfnq --pathspec-from-file< --cached --force --dry-run --quiet "
+			   "--ignore-unmatch"},
 	{.names = "checkout restore switch reset",
 		.operands = "B*",
-		.options = "-bBcCs: --orphan: --source: --pathspec-from-file<"},
-	{.names = "clean", .operands = "W*", .options = "-e: --exclude:"},
+		.options = "-bBcCs: -qftdNWS --orphan: --source: --pathspec-from-file< --quiet "
+			   "--force --track= --detach --ours --theirs --staged --worktree --soft "
+			   "--mixed --hard --keep --merge --create: --discard-changes --guess "
+			   "--no-guess --progress --no-progress"},
+	{.names = "clean",
+		.operands = "W*",
+		.options = "-e: -dfxXnq --exclude: --force --dry-run --quiet"},
 	{.names = "rebase",
 		.operands = "t*",
-		.options = "-x:! --exec:! -i! --interactive! -s:! "
-			   "--strategy:! --onto: -X:"},
-	{.names = "merge", .operands = "t*", .options = "-m: -X: -s:! --strategy:! -F< --file<"},
-	{.names = "cherry-pick revert", .operands = "t*", .options = "-m: -X: --strategy:!"},
-	{.names = "apply am", .operands = "r*", .options = "--directory& --build-fake-ancestor>"},
+		.options = "-qvf -x:! --exec:! -i! --interactive! -s:! --strategy:! --onto: -X: "
+			   "--continue --abort --skip --quit --autostash --no-autostash --quiet "
+			   "--root --keep-base"},
+	{.names = "merge",
+		.operands = "t*",
+		.options = "-qvn -m: -X: -s:! --strategy:! -F< --file< --no-ff --ff --ff-only "
+			   "--squash --no-squash --commit --no-commit --no-edit --abort "
+			   "--continue --quit --quiet --verbose --stat --no-stat --autostash"},
+	{.names = "cherry-pick revert",
+		.operands = "t*",
+		.options = "-nsx -m: -X: --strategy:! --continue --abort --skip --quit "
+			   "--no-commit --no-edit --signoff --allow-empty --ff --mainline:"},
+	{.names = "apply am",
+		.operands = "r*",
+		.options = "-Rvq3 -pC: --directory& --build-fake-ancestor> --check --stat "
+			   "--numstat --summary --cached --index --reverse --3way --verbose "
+			   "--whitespace: --recount --continue --abort --skip --quit"},
 	{.names = "format-patch",
 		.operands = "t*",
 		.flags = TREE,
-		.options = "-o> --output-directory> --output> "
-			   "--signature-file<"},
+		.options = "-123456789 -o> --output-directory> --output> --signature-file< "
+			   "--stdout --cover-letter"},
 	{.names = "archive",
 		.operands = "t*",
 		.flags = TREE,
-		.options = "-o> --output> --exec:! --remote! --add-file<"},
-	{.names = "bundle", .operands = "tw", .flags = TREE},
+		.options = "-v -o> --output> --exec:! --remote! --add-file< --format: --prefix: "
+			   "--verbose"},
+	{.names = "bundle", .options = "-q --quiet", .operands = "tw", .flags = TREE},
 	{.names = "difftool mergetool filter-branch send-email instaweb daemon web--browse shell "
 		  "credential hook p4 svn gui citool upload-pack receive-pack upload-archive "
 		  "fetch-pack send-pack merge-index remote-ext remote-fd for-each-repo "
@@ -318,6 +347,10 @@ static const struct shell_row git_commands[] = {
 	"--help? -h? -v --html-path --man-path --info-path --list-cmds: --attr-source:"
 
 static const struct shell_row rows[] = {
-	{.names = "git", .options = GIT_OPTIONS, .flags = READS, COMMANDS(git_commands)},
+	{.names = "git",
+		.options = GIT_OPTIONS,
+		.flags = READS,
+		.look = shell_look_git,
+		COMMANDS(git_commands)},
 };
 const struct shell_rows shell_rows_git = {rows, array_size(rows)};

@@ -16,10 +16,14 @@
  *               *  operands include everything below them (grep -r)
  *               !  can run other commands: asks        %  can change what is read or run: asks
  *               /  follows links to any place: asks    ?  does more than read, but need not ask
+ *               ;  may name a file: -DX=FILE
+ *             A row with options has all that need not ask: any other one asks, and so does an
+ *             abbreviation.
  *   operands  the meaning of the words that are not options, by position; "x*": any number of x:
  *               t  text     r  a file that is read     w  written     b  both
  *               R W B  the same, with everything below F  as R, following links
  *               d D  w W; if it is a directory, the other operands are written in it
+ *               g  as r; a recursion follows links to files (busybox grep -r)
  *               v  a revision, a file or REVISION:FILE
  *             NULL: each operand may be a file that is read and written.
  */
@@ -28,8 +32,7 @@
 #include "tools/shell/shell_programs.h"
 
 enum shell_row_flags {
-	/* The row has all options of the program; those without a mark only read.  An option that
-	 * is not in the row asks. */
+	/* Without a mark, options and operands only read. */
 	SHELL_ROW_ONLY_READS = 1 << 0,
 	/* In addition, every option, even of later versions, only changes the output: unknown words
 	 * are harmless. */
@@ -47,7 +50,6 @@ enum shell_row_flags {
 	SHELL_ROW_PLUS_OPTIONS = 1 << 15,  /* +x is an option as well (bash +x, cargo +nightly) */
 	SHELL_ROW_SEPARATE_VALUES = 1 << 14, /* values are separate: -oFILE means -o -F -I -L -E */
 	SHELL_ROW_RUNS_OTHERS = 1 << 13,     /* runs commands that no row can describe: asks */
-	SHELL_ROW_UNKNOWN_OPTION_OK = 1 << 12, /* before a sub-command too */
 };
 
 struct shell_judge;
@@ -101,7 +103,6 @@ struct shell_judge {
 	bool first_taken, last_taken;      /* an option with ^, $ was seen */
 	size_t target_word, target_offset; /* the value of the option with $ */
 	bool operands_taken;               /* `look` has judged the operands */
-	bool deletes;                      /* find -delete */
 	bool tree;                         /* an option with * was seen */
 	bool not_proved;                   /* not proved to only read */
 	bool no_memory;
@@ -159,7 +160,11 @@ const char *shell_judge_fixed(const struct shell_judge *judge, size_t index);
 /* Operand `index`; NULL: there is none, or it is not a single known word. */
 const char *shell_judge_operand(const struct shell_judge *judge, size_t index);
 
-/* shell_programs_looks.c */
+/* How many of the first characters are ASCII letters, digits or in `others`. */
+size_t shell_plain_length(const char *text, const char *others);
+
+/* shell_programs_looks.c, shell_programs_network.c */
+void shell_look_cmake(struct shell_judge *judge);
 void shell_look_command(struct shell_judge *judge);
 void shell_look_curl(struct shell_judge *judge);
 void shell_look_date(struct shell_judge *judge);
@@ -170,11 +175,14 @@ void shell_look_exec(struct shell_judge *judge);
 void shell_look_only_options(struct shell_judge *judge);
 void shell_look_find(struct shell_judge *judge);
 void shell_look_fd(struct shell_judge *judge);
+void shell_look_gcc(struct shell_judge *judge);
+void shell_look_git(struct shell_judge *judge);
 void shell_look_git_init(struct shell_judge *judge);
 void shell_look_git_remote(struct shell_judge *judge);
 void shell_look_git_branch(struct shell_judge *judge);
 void shell_look_git_config(struct shell_judge *judge);
 void shell_look_git_transport(struct shell_judge *judge);
+void shell_look_gzip(struct shell_judge *judge);
 void shell_look_less(struct shell_judge *judge);
 void shell_look_make(struct shell_judge *judge);
 void shell_look_set(struct shell_judge *judge);

@@ -234,7 +234,7 @@ static size_t take_find_exec(struct shell_judge *judge, size_t at)
 	return end + 1;
 }
 
-static size_t take_find_primary(struct shell_judge *judge, size_t at)
+static size_t take_find_primary(struct shell_judge *judge, size_t at, bool *deletes)
 {
 	const char *text = judge->words[at].text, *marks;
 	size_t values;
@@ -251,7 +251,7 @@ static size_t take_find_primary(struct shell_judge *judge, size_t at)
 		return at + 1;
 	}
 	if (strcmp(text, "-delete") == 0)
-		judge->deletes = true;
+		*deletes = true;
 	values = words_value(judge->row, text);
 	shell_judge_marks(judge, text + 1, strlen(text + 1), marks,
 		values && at + 1 < judge->count ? at + 1 : 0, 0);
@@ -271,6 +271,7 @@ static void find_below(struct shell_judge *judge, size_t first, size_t paths, un
 void shell_look_find(struct shell_judge *judge)
 {
 	size_t first, at = 1, paths;
+	bool deletes = false;
 
 	judge->operands_taken = true;
 	while (at < judge->count && IS_ONE_OF(judge->words[at].text, "-H", "-L", "-P")) {
@@ -294,9 +295,9 @@ void shell_look_find(struct shell_judge *judge)
 					       " something");
 	}
 	while (at < judge->count)
-		at = take_find_primary(judge, at);
+		at = take_find_primary(judge, at, &deletes);
 	find_below(judge, first, paths, SHELL_READS | SHELL_TREE);
-	if (judge->deletes)
+	if (deletes)
 		find_below(judge, first, paths, SHELL_WRITES | SHELL_TREE);
 }
 
@@ -400,26 +401,66 @@ void shell_look_dd(struct shell_judge *judge)
 	}
 }
 
-/* VAR=value asks: SHELL and others name a program, and any value may become part of a recipe. */
+size_t shell_plain_length(const char *text, const char *others)
+{
+	size_t length = 0;
+
+	while (text[length] &&
+		(isalnum((unsigned char)text[length]) || strchr(others, text[length])))
+		length++;
+	return length;
+}
+
+/* Targets and VAR=value of plain letters.  SHELL and others name a program, != and ::= run or
+ * expand their value. */
 void shell_look_make(struct shell_judge *judge)
 {
-	judge->operands_taken = true;
-	for (size_t i = 0; i < judge->operand_count; i++) {
-		const struct shell_word *word = &judge->words[judge->operands[i]];
-		size_t length = strcspn(word->text, ":+?!=");
-		const char *value = strchr(word->text, '=');
+	static const char letters[] = "_-./+,@%";
 
-		if (!word->known || word->glob)
-			shell_judge_ask(
-				judge, "a word of make that is not known may set a variable");
-		else if (!value)
-			shell_judge_guess(judge, judge->operands[i]);
-		else if ((length >= 4 && strncmp(word->text, "MAKE", 4) == 0) ||
-			 memmem(word->text, length, "SHELL", 5) ||
-			 strpbrk(value, "$`;|&<>()\n'\"\\"))
-			shell_judge_ask(judge, "make %.60s can run other commands", word->text);
+	judge->operands_taken = true;
+	for (size_t i = 0; i < judge->option_count; i++) {
+		const struct shell_option *option = &judge->options[i];
+		const char *value = judge->words[option->value_word].text + option->value_offset;
+
+		if (option->value_word &&
+			(strcmp(value, "-") == 0 || strncmp(value, "/dev/", 5) == 0))
+			shell_judge_ask(judge, "make runs what it reads from its input");
+	}
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		const char *text = shell_judge_operand(judge, i);
+		size_t length = text ? assignment_length(text) : 0;
+
+		if (!text ||
+			text[length + (length > 0) +
+				shell_plain_length(text + length + (length > 0), letters)] ||
+			(length && (strncmp(text, "MAKE", 4) == 0 ||
+					   memmem(text, length, "SHELL", 5))))
+			shell_judge_ask(judge, "make %.60s can run other commands",
+				judge->words[judge->operands[i]].text);
 		else
 			shell_judge_guess(judge, judge->operands[i]);
+	}
+}
+
+/* Words after "--" are options of the program that cmake runs. */
+void shell_look_cmake(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		const char *text = judge->words[judge->operands[i]].text;
+
+		if (i > 0 || *text == '-' || text[shell_plain_length(text, "_-./+")])
+			shell_judge_ask(judge, "cmake may pass %.60s to another program", text);
+	}
+}
+
+/* -Wl,X and the like pass options to other programs. */
+void shell_look_gcc(struct shell_judge *judge)
+{
+	for (size_t i = 1; i < judge->count; i++) {
+		const char *text = judge->words[i].text;
+
+		if (strncmp(text, "-W", 2) == 0 && text[2 + shell_plain_length(text + 2, "_-=+")])
+			shell_judge_ask(judge, "%.40s passes options to another program", text);
 	}
 }
 
@@ -440,20 +481,41 @@ void shell_look_tar(struct shell_judge *judge)
 	const char *first = judge->count > 1 ? judge->words[1].text : "";
 	bool old_style = first[0] && first[0] != '-', extracts = old_style && strchr(first, 'x');
 
-	if (old_style && strpbrk(first, "IFTP"))
-		shell_judge_ask(
-			judge, "tar %.40s can run other commands, or write anywhere", first);
+	if (old_style && first[strspn(first, "ctxzjJvfmk")])
+		shell_judge_ask(judge, "what tar %.40s does is not known", first);
 	for (size_t i = 1; i < judge->count; i++) {
 		const char *text = judge->words[i].text;
 		bool is_long = strncmp(text, "--", 2) == 0;
 
-		if (strchr(text, ':') && !is_long)
+		if (strchr(text, ':'))
 			shell_judge_ask(judge, "tar %.60s may name another machine", text);
 		extracts = extracts || (text[0] == '-' && !is_long && strchr(text, 'x')) ||
 			   (is_long && (text[2] == 'e' || text[2] == 'g'));
 	}
 	if (extracts)
-		shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
+		shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE | SHELL_FOLLOWS);
+}
+
+/* gunzip writes X for X.gz, X-gz and X_z. */
+void shell_look_gzip(struct shell_judge *judge)
+{
+	for (size_t i = 0; i < judge->operand_count; i++) {
+		const char *text = shell_judge_operand(judge, i);
+		size_t length = text ? strlen(text) : 0;
+		cleanup_free char *name = NULL;
+
+		while (length && !strchr(".-_", text[length - 1]))
+			length--;
+		if (!text)
+			shell_judge_ask(
+				judge, "which files %.40s writes is not known", judge->label);
+		if (length < 2)
+			continue;
+		name = strndup(text, length - 1);
+		if (name)
+			shell_judge_use_path(judge, name, SHELL_WRITES);
+		judge->no_memory = judge->no_memory || !name;
+	}
 }
 
 /* less +!CMD and less "+&/x" run commands of less. */
@@ -475,53 +537,19 @@ void shell_look_unzip(struct shell_judge *judge)
 	for (size_t i = 0; i < array_size(prints); i++)
 		if (shell_judge_has_option(judge, prints[i]))
 			return;
-	shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
-}
-
-/* A downloaded file gets the last name in its address. */
-static void use_last_names(struct shell_judge *judge)
-{
-	for (size_t i = 0; i < judge->operand_count; i++) {
-		const char *text = judge->words[judge->operands[i]].text;
-
-		if (*path_name(text))
-			shell_judge_use(judge, judge->operands[i], (size_t)(path_name(text) - text),
-				SHELL_WRITES);
-		if (strpbrk(text, "{[?#"))
-			shell_judge_ask(
-				judge, "%s may write %.60s under another name", judge->label, text);
-	}
-}
-
-void shell_look_curl(struct shell_judge *judge)
-{
-	for (size_t i = 1; i < judge->count; i++) {
-		const char *text = judge->words[i].text;
-
-		if (strcasestr(text, "file:") || strcasestr(text, "scp:") ||
-			strcasestr(text, "sftp:"))
-			shell_judge_ask(judge, "curl %.60s reads files of this machine", text);
-	}
-	if (shell_judge_has_option(judge, "O") || shell_judge_has_option(judge, "remote-name") ||
-		shell_judge_has_option(judge, "remote-name-all"))
-		use_last_names(judge);
-}
-
-void shell_look_wget(struct shell_judge *judge)
-{
-	static const char *const many[] = {"r", "m", "p", "x", "recursive", "mirror",
-		"page-requisites", "content-disposition", "trust-server-names",
-		"force-directories"};
-
-	for (size_t i = 0; i < array_size(many); i++)
-		if (shell_judge_has_option(judge, many[i]))
-			shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE);
-	if (!shell_judge_has_option(judge, "O") &&
-		!shell_judge_has_option(judge, "output-document"))
-		use_last_names(judge);
+	shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_TREE | SHELL_FOLLOWS);
 }
 
 /* ---- git ----------------------------------------------------------------------------------- */
+
+/* These forms of --format run gpg. */
+void shell_look_git(struct shell_judge *judge)
+{
+	for (size_t i = 1; i < judge->count; i++)
+		if (strstr(judge->words[i].text, "%G") ||
+			strstr(judge->words[i].text, "%(signature"))
+			shell_judge_ask(judge, "git %.60s can run gpg", judge->words[i].text);
+}
 
 /* "git branch NAME" creates a branch; with --list and the like the names are patterns. */
 void shell_look_git_branch(struct shell_judge *judge)
@@ -568,13 +596,17 @@ void shell_look_git_remote(struct shell_judge *judge)
 	judge->not_proved = judge->not_proved || judge->operand_count;
 }
 
-/* An address such as "ext::sh -c ..." is a command. */
+/* An address such as "ext::sh -c ..." is a command; one may also be a directory. */
 void shell_look_git_transport(struct shell_judge *judge)
 {
 	for (size_t i = 0; i < judge->operand_count; i++) {
 		const char *text = judge->words[judge->operands[i]].text;
 
-		if (strstr(text, "::"))
+		if (strstr(text, "::") || strstr(text, "://-"))
 			shell_judge_ask(judge, "git %.60s can run other commands", text);
+		if (strncasecmp(text, "file:", 5) == 0)
+			shell_judge_ask(judge, "git %.60s reads files of this machine", text);
+		if (*text && strchr("/.~", *text))
+			shell_judge_guess(judge, judge->operands[i]);
 	}
 }

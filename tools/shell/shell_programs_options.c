@@ -5,7 +5,7 @@
 #include "ops/support/cleanup.h"
 #include "tools/shell/shell_programs_internal.h"
 
-#define MARKS ":=#<>&@~+^$*!%/?"
+#define MARKS ":=#<>&@~+^$*!%/?;"
 
 static bool has_mark(const char *marks, char mark)
 {
@@ -47,30 +47,12 @@ const char *shell_row_option(const struct shell_row *row, const char *name, size
 	return NULL;
 }
 
-/* For programs that accept abbreviations: the option with that prefix which asks most. */
-static const char *abbreviated_option(const struct shell_row *row, const char *name, size_t length)
-{
-	const char *token = row->options ? row->options : "", *found = NULL;
-	size_t size;
-
-	if (length == 0)
-		return NULL;
-	for (; (token = next_token(token, &size)); token += strcspn(token, " ")) {
-		if (is_group(row, token, size) || size < length + 2 ||
-			memcmp(token + 2, name, length) != 0)
-			continue;
-		if (!found || has_mark(token + size, '!') || has_mark(token + size, '%'))
-			found = token + size;
-	}
-	return found;
-}
-
 static bool takes_value(const char *marks)
 {
 	size_t length = strcspn(marks, " ");
 
 	for (size_t i = 0; i < length; i++)
-		if (strchr(":<>&@~", marks[i]))
+		if (strchr(":<>&@~;", marks[i]))
 			return !has_mark(marks, '=');
 	return false;
 }
@@ -136,6 +118,8 @@ void shell_judge_marks(struct shell_judge *judge, const char *option, size_t len
 		shell_judge_use(judge, word, offset, SHELL_READS | SHELL_WRITES | tree);
 	if (has_mark(marks, '@'))
 		use_at_file(judge, word, offset);
+	if (has_mark(marks, ';'))
+		shell_judge_guess(judge, word);
 	if (has_mark(marks, '~'))
 		shell_judge_go_to(judge, word, offset);
 }
@@ -162,24 +146,24 @@ const char *shell_judge_operand(const struct shell_judge *judge, size_t index)
 					    : NULL;
 }
 
+/* Whether the row has all options that need not ask. */
 static bool is_strict(const struct shell_judge *judge)
 {
-	return judge->row->flags & SHELL_ROW_ONLY_READS &&
-	       !(judge->row->flags & SHELL_ROW_ANY_OPTION);
+	return !(judge->row->flags & SHELL_ROW_ANY_OPTION) &&
+	       (judge->row->options ||
+		       judge->row->flags & (SHELL_ROW_ONLY_READS | SHELL_ROW_INHERITS));
 }
 
 /* The row does not have the option. */
 static void unknown_option(struct shell_judge *judge, size_t word)
 {
-	const struct shell_row *row = judge->row;
-
-	if (row->flags & SHELL_ROW_ANY_OPTION) {
+	if (judge->row->flags & SHELL_ROW_ANY_OPTION) {
 		if (strchr(judge->words[word].text, '/'))
 			shell_judge_guess(judge, word);
 		return;
 	}
 	judge->not_proved = true;
-	if (is_strict(judge) || (row->commands && !(row->flags & SHELL_ROW_UNKNOWN_OPTION_OK)))
+	if (is_strict(judge))
 		shell_judge_ask(judge, "what %.40s %.60s does is not known", judge->label,
 			judge->words[word].text);
 	shell_judge_guess(judge, word);
@@ -188,15 +172,9 @@ static void unknown_option(struct shell_judge *judge, size_t word)
 static const char *find_option(struct shell_judge *judge, const char *name, size_t length)
 {
 	const char *marks = shell_row_option(judge->row, name, length);
-	bool inherits = judge->parent && judge->row->flags & SHELL_ROW_INHERITS;
 
-	if (!marks && inherits)
+	if (!marks && judge->parent && judge->row->flags & SHELL_ROW_INHERITS)
 		marks = shell_row_option(judge->parent, name, length);
-	if (!marks && length > 1 && !(judge->row->flags & SHELL_ROW_ONLY_READS)) {
-		marks = abbreviated_option(judge->row, name, length);
-		if (!marks && inherits)
-			marks = abbreviated_option(judge->parent, name, length);
-	}
 	return marks;
 }
 

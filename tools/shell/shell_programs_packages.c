@@ -34,7 +34,10 @@ static const struct shell_row yarn_commands[] = {
 	"--browser:! --init-module:! --userconfig:% --globalconfig:% --onload-script:! --cache& "  \
 	"--registry:% -w: --workspace: -s --silent --workspaces --if-present --ignore-scripts "    \
 	"-q --quiet --verbose -d -g --global --yes -y --no --version -v --help -h --json "         \
-	"--loglevel: --foreground-scripts --no-audit --no-fund"
+	"--loglevel: --foreground-scripts --no-audit --no-fund -D -S -E -O -P -f --force --save "  \
+	"--save-dev --save-exact --save-optional --save-peer --no-save --production --omit: "      \
+	"--include: --legacy-peer-deps --frozen-lockfile --depth: --all --prefer-offline "         \
+	"--offline"
 
 /* ---- docker, cargo, go, gh, kubectl ---------------------------------------------------------- */
 
@@ -52,7 +55,7 @@ static const struct shell_row docker_compose[] = {
 		.operands = "t*",
 		.options = " -v:% --volume:% -e: -u: "
 			   "-w: --entrypoint:"},
-	{.names = "cp", .operands = "b*"},
+	{.names = "cp", .options = "-a", .operands = "b*"},
 };
 
 static const struct shell_row docker_commands[] = {
@@ -63,10 +66,11 @@ static const struct shell_row docker_commands[] = {
 		.flags = STOPS,
 		.operands = "t*"},
 	{.names = "build buildx",
-		.options = "-f< --file< -t: --tag: --build-arg: --iidfile> -o> "
-			   "--output> --secret:% --ssh:% --build-context<",
+		.options = "-q --no-cache --pull --target: --progress: --platform: --load -f< "
+			   "--file< -t: --tag: --build-arg: --iidfile> -o:; "
+			   "--output:; --secret:% --ssh:% --build-context<",
 		.operands = "R*"},
-	{.names = "cp", .operands = "b*"},
+	{.names = "cp", .options = "-a", .operands = "b*"},
 	{.names = "compose",
 		.options = "-f< --file< --env-file< --project-directory~ -p: "
 			   "--profile:",
@@ -77,14 +81,19 @@ static const struct shell_row docker_commands[] = {
 	{.names = "ps images logs inspect version info top stats port history search pull push tag "
 		  "rm rmi stop start restart kill login logout",
 		.operands = "t*",
-		.options = ""},
+		.options = "-aqfnt --all --quiet --force --follow --tail: --filter: --format: "
+			   "--no-trunc --size"},
 };
 
 #define CARGO_OPTIONS                                                                       \
 	"-C~ -Z:! --config:! --manifest-path< --target-dir> --out-dir> --artifact-dir> "    \
 	"--lockfile-path& "                                                                 \
 	"-v -q --verbose --quiet --locked --offline --frozen --color: --list --version -V " \
-	"--explain:"
+	"--explain: -r --release --workspace --all --all-targets --all-features "           \
+	"--no-default-features -F: --features: -p: --package: --bin: --bins --lib --test: " \
+	"--tests --example: --examples --bench: --benches --exclude: --no-run -j: --jobs: " \
+	"--keep-going --no-fail-fast --message-format: --profile: --doc --no-deps --check " \
+	"--fix --allow-dirty --allow-staged --dev --depth:"
 
 static const struct shell_row cargo_commands[] = {
 	{.names = "run r", .flags = SHELL_ROW_INHERITS | STOPS},
@@ -101,7 +110,8 @@ static const struct shell_row cargo_commands[] = {
 	"-ldflags:! -gcflags:! -asmflags:! -coverprofile> -cpuprofile> -memprofile> "           \
 	"-blockprofile> "                                                                       \
 	"-mutexprofile> -trace> -outputdir> -coverdir> -run: -bench: -count: -timeout: -tags: " \
-	"-v -race -x -n -a -json -short -cover -mod: -p: -parallel: -failfast -cpu:"
+	"-v -race -x -n -a -json -short -cover -mod: -p: -parallel: -failfast -cpu: "           \
+	"-vet: -benchmem -shuffle: -u -d -m -w -l -trimpath"
 
 static const struct shell_row go_commands[] = {
 	{.names = "run", .prefix = 1, .flags = SHELL_ROW_INHERITS | STOPS | SHELL_ROW_WORD_OPTIONS},
@@ -115,11 +125,15 @@ static const struct shell_row go_commands[] = {
 };
 
 static const struct shell_row gh_commands[] = {
-	{.names = "alias extension ext config", .flags = SHELL_ROW_RUNS_OTHERS},
+	{.names = "alias extension ext config repo", .flags = SHELL_ROW_RUNS_OTHERS},
 	{.names = "api",
 		.options = "-F:@ --field:@ --input< -f: -X: -H: -q: -t:",
 		.operands = "t*"},
-	{.names = "pr issue run repo release workflow search gist auth label status browse",
+	{.names = "pr issue run release workflow search gist auth label status browse",
+		.options = "-t: --title: -b: --body: -R: --repo: -L: --limit: -s: --state: -q: "
+			   "--jq: --json: -B: --base: -H: --head: -l: --label: -F< --body-file< "
+			   "--draft --comments --fill --log --log-failed --watch --merge --squash "
+			   "--rebase",
 		.prefix = 1},
 };
 
@@ -171,7 +185,9 @@ static const struct shell_row rows[] = {
 	{.names = "kubectl",
 		COMMANDS(kubectl_commands),
 		.options = "--kubeconfig:% --context:% --cluster:% -s% --server:% -n: --namespace: "
-			   "--as:% --token: --cache-dir& --profile-output> -f<"},
+			   "--as:% --token: --cache-dir& --profile-output> -f< -A -o:; -l: -w "
+			   "--all-namespaces --output:; --selector: --watch --tail: --since: "
+			   "--container: -c: --dry-run="},
 	{.names = "gh", .options = "--version --help -R: --repo:", COMMANDS(gh_commands)},
 };
 const struct shell_rows shell_rows_packages = {rows, array_size(rows)};

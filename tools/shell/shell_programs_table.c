@@ -1,8 +1,8 @@
 /*
  * One row per known program; those with sub-commands are in shell_programs_git.c and
  * shell_programs_packages.c.  shell_programs_internal.h explains the strings.
- * Programs that only read come first: their rows must have all options (others ask), and
- * tests/tools/programs_trace.py compares each row with the program.
+ * Programs that only read come first; tests/tools/programs_trace.py compares their rows with the
+ * programs.
  */
 #include "tools/shell/shell_programs_rows.h"
 
@@ -25,9 +25,10 @@ static const struct shell_row rows[] = {
 		.look = shell_look_printf},
 	{.names = "test [", .flags = PRINTS, .operands = "t*", .look = shell_look_test},
 	{.names = "seq factor nproc arch whoami id groups uname tty logname sleep uptime "
-		  "free expr getconf which",
+		  "free expr which",
 		.flags = READS_ANY,
 		.operands = "t*"},
+	{.names = "getconf", .options = "-a", .flags = READS, .operands = "t*"},
 	{.names = "type", .options = "-afptP", .flags = READS, .operands = "t*"},
 	{.names = "hostname",
 		.options = "-AadfiIsy -F:% -b% --alias --all-fqdns --all-ip-addresses "
@@ -105,14 +106,21 @@ static const struct shell_row rows[] = {
 		.options = "--relative-to: --relative-base:",
 		.flags = READS_ANY,
 		.operands = "r*"},
-	{.names = "ls dir vdir",
-		.flags = READS_ANY | HERE,
-		.operands = "r*",
-		.options = "-R* -L/ -ITw: --recursive* --dereference/ --block-size: --hide: "
-			   "--ignore: --tabsize: --width: --format: --sort: --time: --time-style: "
-			   "--indicator-style: --quoting-style:"},
 
 	/* These have options that do more. */
+	{.names = "ls dir vdir",
+		.flags = READS | HERE,
+		.operands = "r*",
+		.options = "-aAbBcCdDfFgGhHiklmnNopqQrsStuUvxX1Z -R* -L/ -ITw: --recursive* "
+			   "--dereference/ --all --almost-all --author --escape --block-size: "
+			   "--ignore-backups --color= --directory --dired --classify= --file-type "
+			   "--format: --full-time --no-group --group-directories-first "
+			   "--human-readable --si --dereference-command-line "
+			   "--dereference-command-line-symlink-to-dir --hide: --hyperlink= "
+			   "--indicator-style: --inode --ignore: --kibibytes --numeric-uid-gid "
+			   "--literal --hide-control-chars --show-control-chars --quote-name "
+			   "--quoting-style: --reverse --size --sort: --time: --time-style: "
+			   "--tabsize: --width: --context --zero --help --version"},
 	{.names = "md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum",
 		.options = CHECKSUMS,
 		.flags = READS,
@@ -141,7 +149,7 @@ static const struct shell_row rows[] = {
 			   "--skip-chars: --check-chars: --help --version"},
 	{.names = "grep egrep fgrep",
 		.flags = READS,
-		.operands = "tr*",
+		.operands = "tg*",
 		.options = "-EFGPiyvwxzscoqHhnaILlTUVbZ0123456789 -ABCmD: -d:* -e:^ -f<^ -r* -R*/ "
 			   "--extended-regexp --fixed-strings --basic-regexp --perl-regexp "
 			   "--regexp:^ --file<^ --ignore-case --no-ignore-case --invert-match "
@@ -273,7 +281,7 @@ static const struct shell_row rows[] = {
 	{.names = "nm",
 		.flags = READS | SHELL_ROW_AT_FILES,
 		.operands = "r*",
-		.options = "-aABCDfghjlnopPrSsuvW -tf: --plugin:! --debug-syms --print-file-name "
+		.options = "-aABCDfghjnopPrSsuvW -tf: --plugin:! --debug-syms --print-file-name "
 			   "--demangle= --no-demangle --dynamic --defined-only --extern-only "
 			   "--format: --numeric-sort --no-sort --portability --print-armap "
 			   "--print-size --radix: --reverse-sort --size-sort --undefined-only "
@@ -344,21 +352,24 @@ static const struct shell_row rows[] = {
 
 	{.names = "pip pip3",
 		.prefix = 1,
-		.options = "--python:! -r< --requirement< -c< -t> --target> "
-			   "--prefix> --root> --config-settings:! "
-			   "-e< --cache-dir& --log> --src> -d> -w> "
-			   "--global-option:! --build-option:!"},
+		.options =
+			"-qvU -y --quiet --verbose --upgrade --user --yes --no-deps --pre "
+			"--no-cache-dir --format: --python:! -r< --requirement< -c< -t> --target> "
+			"--prefix> --root> --config-settings:! "
+			"-e< --cache-dir& --log> --src> -d> -w> "
+			"--global-option:! --build-option:!"},
 	{.names = "systemctl apt apt-get dnf brew gradle mvn dotnet terraform deno uv poetry "
 		  "bundle "
 		  "rake",
-		.prefix = 1},
+		.prefix = 1,
+		.options = "-qvy --help --version --quiet --verbose --yes --no-pager"},
 
 	/* Builders. */
 	{.names = "make gmake",
 		.prefix = 1,
 		.look = shell_look_make,
 		.options =
-			"-bBdeikmnpqrRsStvw -jl=# -O= -f< -C~ -I< -E:! -o: -W: --file< --makefile< "
+			"-bBdikmnpqrRsStvw -jl=# -O= -f< -C~ -I< -E:! -o: -W: --file< --makefile< "
 			"--directory~ --include-dir< --eval:! --jobs=# --load-average=# "
 			"--old-file: --assume-old: --what-if: --new-file: --assume-new: "
 			"--output-sync= --debug= --keep-going --dry-run --just-print --recon "
@@ -366,52 +377,67 @@ static const struct shell_row rows[] = {
 	{.names = "ninja",
 		.prefix = 1,
 		.options = "-C~ -f< -t:! -j: -k: -l: -d: -w: -nvq --quiet "
-			   "--verbose"},
+			   "--verbose --version"},
 	{.names = "meson",
 		.prefix = 1,
 		.options = "--wrapper:! --wrap:! -C~ --native-file< "
 			   "--cross-file< --prefix: --gdb-path:! --setup: "
-			   "--logbase: --suite: -t: -j: -D:"},
+			   "--logbase: --suite: -t: -j: -D:; -qv --quiet --verbose "
+			   "--buildtype: --reconfigure --wipe --no-rebuild --list "
+			   "--print-errorlogs --version"},
 	{.names = "cmake",
 		.prefix = 1,
-		.options = "-P:! -E! -C:! --build~ --install~ -S< -B& -D: -G: "
-			   "-T: -A: --toolchain:! --preset: --target: -j= "
+		.look = shell_look_cmake,
+		.options = "-P:! -E! -C:! --build~ --install~ -S< -B& -D:; -G: "
+			   "-T: -A: --toolchain:! --preset: --target: -j= --parallel= "
+			   "--config: --verbose --version --clean-first --fresh "
 			   "--graphviz> --trace-redirect> "
 			   "--debugger-dap-log>"},
 	{.names = "ctest pytest",
 		.prefix = 1,
-		.options = "-p:! -c< --rootdir: --basetemp> -S:! "
+		.options = "-qvxsl --lf --ff --last-failed --failed-first --tb: --maxfail: "
+			   "--verbose --quiet --exitfirst --durations: --color: "
+			   "--collect-only --co --no-header --output-on-failure --version "
+			   "-R: -E: -L: -j: --test-dir< "
+			   "-p:! -c< --rootdir& --basetemp> -S:! "
 			   "--build-makeprogram:! --overwrite! "
 			   "--test-command:! --junitxml> "
-			   "--junit-xml> --confcutdir: -o: -k: "
-			   "-m: -n: --override-ini:"},
+			   "--junit-xml> --confcutdir& -o:; -k: "
+			   "-m: -n: --override-ini:;"},
 	{.names = "gcc cc g++ c++ clang clang++ cpp",
 		.operands = "b*",
 		.flags = SHELL_ROW_WORD_OPTIONS | SHELL_ROW_AT_FILES,
-		.options = "-o> -I< -L< -B:! -wrapper:! -fplugin:! -specs:! --specs:! -include< "
+		.look = shell_look_gcc,
+		.options = "-c -S -E -g -w -s -v -M -MM -MD -MMD -MP -W: -O: -O -g: -m: "
+			   "-pthread -static -shared -fPIC -fpic -fPIE -fpie -pie "
+			   "-fsanitize: -fno-strict-aliasing -fno-omit-frame-pointer "
+			   "-fdiagnostics-color: -fsyntax-only -fanalyzer -pedantic -ansi "
+			   "--version --help -o> -I< -L< -B:! -wrapper:! -fplugin:! -specs:! "
+			   "--specs:! -include< "
 			   "-imacros< "
 			   "-isystem< -iquote< -idirafter< -isysroot< --sysroot< -MF> -MT: -MQ: "
-			   "-MJ> -x: -D: -U: -l: -std: -Xclang:! -Xlinker: -Xassembler: -T< "
+			   "-MJ> -x: -D: -U: -l: -std: -Xclang:! -T< "
 			   "-fuse-ld! -dumpdir> -dumpbase> -load:! -fpass-plugin! --config:% "
-			   "-fprofile-use< -fprofile-generate> -fdump-passes -save-temps "
-			   "--ld-path:! -aux-info> -no-canonical-prefixes -gcc-toolchain!"},
+			   "-fprofile-use< -fprofile-generate> "
+			   "--ld-path:! -aux-info> -gcc-toolchain!"},
 	{.names = "rustc",
 		.operands = "b*",
 		.flags = SHELL_ROW_AT_FILES,
 		.options = "-o> --out-dir> -C:! --codegen:! -Z:! -L< --sysroot< --extern< --emit> "
-			   "--print: --crate-type: --crate-name: --edition: --target: --cfg: "
-			   "-l: --cap-lints: --remap-path-prefix: -A: -W: -D: -F:"},
+			   "--print: --crate-type: --crate-name: --edition: --cfg: -O -g "
+			   "--test --version -l: --cap-lints: -A: -W: -D: -F:"},
 	{.names = "python python3 pypy3",
 		.flags = STOPS,
 		.prefix = 1,
 		.operands = "rb*",
-		.options = "-bBdEhiIOPqsSuvVx -c:^ -m:^ -W: -X: --check-hash-based-pycs:"},
+		.options = "-bBdEhIOPqsSuvVx -c:^ -m:^ -W: --version --help"},
 	{.names = "node nodejs",
 		.flags = STOPS,
 		.prefix = 1,
 		.operands = "rb*",
-		.options = "-civ -e:^ -p:^ --eval:^ --print:^ -r< --require< --import:! --loader:! "
-			   "--experimental-loader:! --env-file< --inspect= --test --watch "
+		.options = "-cv -e:^ -p:^ --eval:^ --print:^ --check --help -r< --require< "
+			   "--import:! --loader:! "
+			   "--experimental-loader:! --env-file< --test --watch "
 			   "--max-old-space-size: --cpu-prof-dir> --diagnostic-dir> "
 			   "--redirect-warnings> --report-dir> --heapsnapshot-signal: "
 			   "--openssl-config< --icu-data-dir< --snapshot-blob& --version"},
@@ -419,100 +445,100 @@ static const struct shell_row rows[] = {
 	/* Files. */
 	{.names = "cp",
 		.operands = "r*d",
-		.options = "-t>$ --target-directory>$ -S: --suffix: "
-			   "-rRa* --recursive* --archive* -LH/ "
-			   "--dereference/ -Z= --context= --backup= "
-			   "--preserve= --no-preserve: --sparse: "
-			   "--reflink= --parents% -bdfilnpPsTuvx"},
+		.options = "-t>$ --target-directory>$ -rRa* --recursive* --archive* -LH/ "
+			   "--dereference/ --backup= --preserve= --no-preserve: --sparse: "
+			   "--reflink= --parents% -bdlPs -finpuvx --force --interactive "
+			   "--no-clobber --update= --verbose --no-dereference --link "
+			   "--symbolic-link --remove-destination"},
 	{.names = "mv",
 		.operands = "B*D",
-		.options = "-t>$ --target-directory>$ -S: --suffix: "
-			   "--backup= -bfinTuvZ"},
+		.options = "-t>$ --target-directory>$ --backup= -bfinTuv --force --interactive "
+			   "--no-clobber --update= --verbose --no-target-directory"},
 	{.names = "rm",
 		.operands = "w*",
 		.options = "-rR* --recursive* -dfiIv --interactive= "
 			   "--force --dir --verbose --one-file-system "
 			   "--preserve-root= --no-preserve-root%"},
-	{.names = "rmdir mkdir",
+	{.names = "rmdir",
 		.operands = "w*",
-		.options = "-m: --mode: -pvZ --parents "
-			   "--verbose --context= "
-			   "--ignore-fail-on-non-empty"},
+		.options = "-pv --parents --verbose --ignore-fail-on-non-empty"},
+	{.names = "mkdir",
+		.operands = "w*",
+		.options = "-m: --mode: -pvZ --parents --verbose --context="},
 	{.names = "ln",
 		.operands = "b*d",
-		.options = "-t>$ --target-directory>$ -S: --suffix: "
-			   "--backup= -bdfFiLnPrsTv"},
+		.options = "-t>$ --target-directory>$ --backup= -bfinPrsTv --symbolic --force "
+			   "--interactive --no-dereference --relative --verbose"},
 	{.names = "touch",
 		.operands = "w*",
-		.options = "-acfhm -d: -t: -r< --date: --reference< "
-			   "--time: --no-create"},
+		.options = "-acfhm -d: -t: -r< --date: --reference< --time: --no-create"},
 	{.names = "chmod chown chgrp",
 		.operands = "tw*",
-		.options = "-R* --recursive* --reference<^ --from: -cfvhHPrwxXst -L/ --changes "
-			   "--quiet --silent --verbose --dereference --no-dereference"},
-	{.names = "truncate", .operands = "w*", .options = "-s: -r< --size: --reference<"},
+		.options = "-R* --recursive* --reference<^ --from: -cfvhPrwxXst -HL/ --changes "
+			   "--quiet --silent --verbose --no-dereference"},
+	{.names = "truncate",
+		.operands = "w*",
+		.options = "-cos: -r< --size: --reference< --no-create"},
 	{.names = "shred unlink",
 		.operands = "w*",
-		.options = "-n: -s: --iterations: --size: "
-			   "--random-source<"},
+		.options = "-n: -s: -fuvxz --iterations: --size: --random-source<"},
 	{.names = "install",
 		.operands = "r*d",
-		.options = "-m: -o: -g: -S: -t>$ --target-directory>$ --mode: --owner: --group: "
-			   "--suffix: --strip-program:! -s!"},
+		.options = "-m: -o: -g: -t>$ -dDpvC --target-directory>$ --mode: --owner: "
+			   "--group: --strip-program:! -s!"},
 	{.names = "dd", .look = shell_look_dd, .flags = SHELL_ROW_PLAIN_WORDS},
 	{.names = "tar bsdtar",
 		.operands = "B*",
 		.look = shell_look_tar,
 		.options =
-			"-AcdrtuxkUWOpszajJZhlmMnRSvwio -P% -f& -C~ -g& -X< -T<% -I:! -F:! -L: -N< "
-			"-b: "
-			"-K: -V: -H: "
-			"--file& --directory~ --listed-incremental& --exclude-from< "
-			"--files-from:% --use-compress-program:! --to-command:! "
-			"--checkpoint-action:! --rsh-command:! --rmt-command:! --info-script:! "
-			"--new-volume-script:! --index-file> --volno-file& --warning: "
-			"--exclude: --transform:! --xform:! --add-file< --one-top-level> "
-			"--group-map< --owner-map< --checkpoint= --strip-components: "
-			"--extract --get --create --list --verbose --gzip --xz --bzip2 --zstd "
-			"--overwrite --absolute-names%"},
+			"-cxtzjaJvpkmO -h/ -P% -f& -C~ -g& -X< -T<% -I:! -F:! --file& "
+			"--directory~ --exclude-from< --files-from:% --use-compress-program:! "
+			"--to-command:! --checkpoint-action:! --rsh-command:! --rmt-command:! "
+			"--info-script:! --new-volume-script:! --exclude: --transform:! --xform:! "
+			"--add-file< --strip-components: --extract --get --create --list "
+			"--verbose --gzip --xz --bzip2 --zstd --dereference/ --absolute-names%"},
 	{.names = "zip",
 		.operands = "wF*",
 		.options = "-@% -T! --unzip-command:! -b> "
 			   "--temp-path> -O> --output-file> "
-			   "--logfile-path> -rqvjyumdfFg0123456789"},
+			   "--logfile-path> -x: -rqvjyuX0123456789"},
 	{.names = "unzip",
 		.operands = "rt*",
 		.look = shell_look_unzip,
-		.options = "-d>* -abCjKLlMnopqtTuvVxXZz"},
+		.options = "-d>* -x: -ajlnopqtvZz"},
 	{.names = "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd",
 		.operands = "b*",
-		.options = "-S: -o> --files:% --files0:% --suffix: -r* --recursive* "
-			   "--output-dir-flat> "
-			   "-D< -cdfhklLnNqtvV123456789"},
+		.look = shell_look_gzip,
+		.options = "-o> -cdfhklLnqtvV123456789 --stdout --decompress --keep --force"},
 
 	/* Networks. */
 	{.names = "curl",
 		.operands = "t*",
 		.look = shell_look_curl,
-		.options = "-o> -T< -K:% -D> -c> -E< -b:@ -F:@ -d:@ -H:@ -w:@ -XAetuUxyYzrmPQC: "
-			   "-fgGiIjkLlNnOsSvV046123aBMpRqZ -J% --output> --upload-file< --config:% "
-			   "--dump-header> --cookie-jar> --cookie:@ --form:@ --data:@ "
-			   "--data-binary:@ --data-ascii:@ --data-urlencode:@ --json:@ "
-			   "--header:@ --proxy-header:@ --write-out:@ --url-query:@ --trace> "
-			   "--trace-ascii> --stderr> --cert< --key< --cacert< --capath< "
-			   "--netrc-file< --output-dir> --unix-socket:% "
-			   "--abstract-unix-socket:% --libcurl> --etag-save> --etag-compare< "
-			   "--hsts& --alt-svc& --egd-file< --random-file< --pubkey< --crlfile< "
-			   "--proxy-cert< --proxy-key< --proxy-cacert< --engine:! "
-			   "--request: --user-agent: --user: --max-time: --connect-timeout: "
-			   "--retry: --url: --referer: --proxy:% --resolve:% --connect-to:%"},
+		.options = "-o> -T< -K:% -D> -c> -F:@ -d:@ -H:@ -w:@ -X: -A: -u: -m: "
+			   "-fgGiIjkLNOsSvR046 -J% --output> --upload-file< --config:% "
+			   "--dump-header> --cookie-jar> --form:@ --data:@ --data-raw: "
+			   "--data-binary:@ --data-ascii:@ --data-urlencode:@ --json:@ --header:@ "
+			   "--trace> --trace-ascii> --stderr> --cert< --key< --cacert< --capath< "
+			   "--output-dir> --unix-socket:% --abstract-unix-socket:% --libcurl> "
+			   "--engine:! --request: --user-agent: --user: --max-time: "
+			   "--connect-timeout: --retry: --retry-delay: --url: --referer: "
+			   "--proxy:% --resolve:% --connect-to:% --silent --show-error --fail "
+			   "--location --include --head --get --insecure --verbose --compressed "
+			   "--remote-name --remote-name-all --http1.1 --http2 --no-buffer "
+			   "--fail-with-body --version"},
 	{.names = "wget",
 		.operands = "t*",
 		.look = shell_look_wget,
-		.options = "-rmpxqcNnSbKkHLdFE46 -O> -o> -a> -P> -i< -e:! --use-askpass:! "
+		.options = "-rmpxqcNSkLE46 -O> -o> -a> -P> -i<% -e:! -t: -T: -U: --quiet "
+			   "--no-verbose --continue --timestamping --no-check-certificate "
+			   "--timeout: --tries: --user-agent: --header: --post-data: --method: "
+			   "--recursive --mirror --page-requisites --no-parent --level: "
+			   "--content-disposition --trust-server-names --force-directories "
+			   "--use-askpass:! "
 			   "--post-file< --body-file< "
 			   "--save-cookies> --load-cookies< --config:% --output-document> "
-			   "--output-file> --append-output> --directory-prefix> --input-file< "
+			   "--output-file> --append-output> --directory-prefix> --input-file<% "
 			   "--execute:! --certificate< --private-key< --ca-certificate< "
 			   "--ca-directory< --warc-file> --warc-tempdir> --hsts-file& "
 			   "--rejected-log> --egd-file< --random-file< --pinnedpubkey<"},
@@ -523,10 +549,10 @@ static const struct shell_row rows[] = {
 		.prefix = 1,
 		.options = "-o:! -F:% -P: -I:! -i< -E> -S:% -J:% -W:% -L:% -R:% -D:% -w:% -O:% -A% "
 			   "-X% -Y% "
-			   "-bBceglmpQ: -46aCfGgkKMNnqsTtVvxy"},
+			   "-bcelmp: -46aCNnqTtVvx"},
 	{.names = "scp",
 		.operands = "F*D",
-		.options = "-o:! -S:! -D:! -F:% -i< -J:% -cPlX: -s -R* -r* -346ABCOpqTv"},
+		.options = "-o:! -S:! -D:! -F:% -i< -J:% -cPl: -r* -46BCpqv"},
 	{.names = "rsync",
 		.operands = "F*D",
 		.options =
@@ -535,8 +561,11 @@ static const struct shell_row rows[] = {
 			"--password-file< -T> --temp-dir> --backup-dir> --partial-dir> "
 			"--compare-dest< --copy-dest< --link-dest< --write-batch> "
 			"--read-batch< --only-write-batch> -f:% --filter:% --early-input< "
-			"-L/ --copy-links/ --copy-unsafe-links/ --munge-links% -B: "
-			"--exclude: --include: --info: --out-format:"},
+			"-L/ --copy-links/ --copy-unsafe-links/ "
+			"-avzhnrutpgolDPqcixHAXSW --archive --verbose --compress --dry-run "
+			"--recursive --update --times --perms --links --progress --partial "
+			"--stats --human-readable --checksum --ignore-existing --size-only "
+			"--exclude: --include: --info:"},
 
 	/* Programs that run a command among their words. */
 	{.names = "env",
@@ -589,11 +618,11 @@ static const struct shell_row rows[] = {
 		.flags = RUNS,
 		.options = "-ugpCrtTh: -RD:% -AbEeHiKklnPSsVv --user: --group: "
 			   "--prompt: --chdir:% --chroot:% --host:"},
-	{.names = "doas", .flags = RUNS, .options = "-u: -C: -Lns"},
+	{.names = "doas", .flags = RUNS, .options = "-u: -C:% -Lns"},
 	{.names = "chroot", .flags = RUNS, .skip = 1, .options = "--userspec: --groups:"},
 	{.names = "strace ltrace",
 		.flags = RUNS,
-		.options = "-o> -esaPEpuObIjUX: -CcdfiknqrtTvxyzZ"},
+		.options = "-o! -esaPEpuObIjUX: -CcdfiknqrtTvxyzZ"},
 	{.names = "flock", .flags = RUNS, .skip = 1, .options = "-w: -E: -c! -exnosuFv"},
 	{.names = "taskset", .flags = RUNS, .skip = 1, .options = "-ap"},
 	{.names = "chrt", .flags = RUNS, .skip = 1, .options = "-TPD: -abdfimoprRv"},
@@ -635,7 +664,7 @@ static const struct shell_row rows[] = {
 	{.names = "less more man",
 		.operands = "r*",
 		.look = shell_look_less,
-		.options = "-o:% -O:% -k:% -P:! -H=! -T:% -M:% -C:% --pager:! --html:! "
-			   "--log-file:% --LOG-FILE:% --lesskey-file:%"},
+		.options = "-EFiNnrRSsX -o:% -O:% -k:% -P:! -H=! -T:% -M:% -C:% --pager:! "
+			   "--html:! --log-file:% --LOG-FILE:% --lesskey-file:%"},
 };
 const struct shell_rows shell_rows_other = {rows, array_size(rows)};
