@@ -7,6 +7,7 @@
 
 #include "ops/support/path.h"
 #include "tools/shell/shell_begin.h"
+#include "tools/shell/shell_moments.h"
 #include "tools/shell/shell_programs.h"
 
 enum { NESTING_MAX = 8, WORDS_MAX = 5000 };
@@ -20,6 +21,10 @@ struct analyser {
 	const char *settings;    /* in front of every command */
 	struct shell_tree *tree; /* that tokens belong to */
 	int nesting;             /* of commands in commands */
+	struct shell_moments moments;
+	struct shell_moment now; /* of the present command; a pipeline has one time */
+	unsigned commands;
+	bool in_pipeline;
 	bool has_command;
 	bool sets_variables; /* an earlier command of the line sets variables */
 	bool no_memory;
@@ -146,20 +151,44 @@ static void add_path(struct analyser *a, const char *path, unsigned use, unsigne
 	a->no_memory = a->no_memory || a->result->paths.no_memory;
 }
 
+/* ---- Names that change ----------------------------------------- */
+
+static void add_moment(struct analyser *a, bool changes_names, bool uses_paths)
+{
+	struct shell_moment moment = a->now;
+
+	moment.changes_names = changes_names;
+	moment.uses_paths = uses_paths;
+	a->no_memory = shell_moments_add(&a->moments, &moment) < 0 || a->no_memory;
+}
+
+/* Nothing can replace the working directory itself. */
+static bool is_fixed(const struct analyser *a, const struct shell_program_use *use)
+{
+	return strcmp(use->path, ".") == 0 &&
+	       !(use->use & (SHELL_WRITES | SHELL_FOLLOWS | SHELL_FOLLOWS_FILES)) &&
+	       !(use->use & SHELL_TREE && a->context->permissions &&
+		       permissions_restrict(a->context->permissions, "read"));
+}
+
 /* ---- Simple commands ----------------------------------------- */
 
 static void analyse_views(
 	struct analyser *a, const char *settings, struct view *views, size_t count);
 static void analyse_list(struct analyser *a, const struct shell_command *command);
 
-static void add_uses(struct analyser *a, const struct shell_program_answer *answer)
+static void add_uses(
+	struct analyser *a, const struct shell_program_answer *answer, bool changes_names)
 {
 	const unsigned anything = SHELL_READS | SHELL_WRITES | SHELL_TREE;
-	bool copies = false;
+	bool copies = false, uses_paths = false;
 
-	for (size_t i = 0; i < answer->use_count; i++)
+	for (size_t i = 0; i < answer->use_count; i++) {
+		uses_paths = uses_paths || !is_fixed(a, &answer->uses[i]);
 		copies = copies || (answer->uses[i].use & anything) == SHELL_WRITES ||
 			 (answer->uses[i].use & anything) == (SHELL_WRITES | SHELL_TREE);
+	}
+	add_moment(a, changes_names, uses_paths);
 	for (size_t i = 0; i < answer->use_count; i++) {
 		const struct shell_program_use *use = &answer->uses[i];
 
@@ -260,6 +289,7 @@ static void take_answer(struct analyser *a, const char *settings,
 	bool by_name = !strchr(views[0].word.text, '/') &&
 		       !shell_program_is_inside(a->context, answer->name);
 	bool is_inner = answer->transparent && by_name && (answer->inner || answer->inner_line);
+	bool repeats = a->now.repeats;
 	struct shell_step *step = is_inner && !*answer->reason ? NULL : add_step(a);
 
 	if (step) {
@@ -271,7 +301,8 @@ static void take_answer(struct analyser *a, const char *settings,
 		if (*answer->reason)
 			step_must_ask(a, step, answer->reason);
 	}
-	add_uses(a, answer);
+	add_uses(a, answer, answer->changes_names || !by_name);
+	a->now.repeats = a->now.repeats || answer->repeats;
 	if (answer->inner)
 		analyse_inner(a, is_inner ? settings : "", answer, views, count);
 	if (is_inner)
@@ -279,6 +310,7 @@ static void take_answer(struct analyser *a, const char *settings,
 	if (answer->inner_line)
 		analyse_inner_line(a, answer, views);
 	a->settings = outer_settings;
+	a->now.repeats = repeats;
 }
 
 static void analyse_views(
@@ -324,10 +356,13 @@ static void analyse_views(
 /* Analyses the commands of $( ) in words. */
 static void analyse_outputs(struct analyser *a, const struct shell_token *token)
 {
+	unsigned command = a->now.command;
+
 	for (; token; token = token->next)
 		for (const struct shell_part *part = token->parts; part; part = part->next)
 			if (part->type == SHELL_OUTPUT)
 				analyse_list(a, part->commands);
+	a->now.command = command;
 }
 
 static void analyse_redirection(struct analyser *a, const struct shell_redirection *redirection)
@@ -344,6 +379,7 @@ static void analyse_redirection(struct analyser *a, const struct shell_redirecti
 		a->no_memory = true;
 		return;
 	}
+	add_moment(a, false, !shell_path_is_harmless(word.text));
 	if (word.known && *word.text)
 		add_path(a, word.text, type == SHELL_READ_FILE ? SHELL_READS : SHELL_WRITES, 0);
 	else
@@ -438,6 +474,7 @@ static void add_pattern(struct analyser *a, const struct shell_word *word)
 
 	if (!word->glob || !word->known || !slash)
 		return;
+	add_moment(a, false, true);
 	above = strndup(word->text, (size_t)(slash - word->text) + (slash == word->text));
 	if (above)
 		add_path(a, above, SHELL_READS, SHELL_PATH_PATTERN);
@@ -482,7 +519,14 @@ static void analyse_simple(struct analyser *a, const struct shell_command *comma
 
 static void analyse_list(struct analyser *a, const struct shell_command *command)
 {
+	bool in_pipeline = a->in_pipeline, background = a->now.background, piped = false;
+
 	for (; command && !a->no_memory; command = command->next) {
+		bool pipes = command->join == SHELL_PIPE || command->join == SHELL_PIPE_BOTH;
+
+		a->now.background = background || shell_is_in_background(command);
+		a->in_pipeline = in_pipeline || pipes || piped;
+		a->now.command = ++a->commands;
 		for (const struct shell_redirection *redirection = command->redirections;
 			redirection; redirection = redirection->next)
 			analyse_redirection(a, redirection);
@@ -490,11 +534,22 @@ static void analyse_list(struct analyser *a, const struct shell_command *command
 			analyse_simple(a, command);
 		else
 			analyse_list(a, command->body);
+		if (!in_pipeline && !pipes)
+			a->now.time++;
+		piped = pipes;
 	}
+	a->in_pipeline = in_pipeline;
+	a->now.background = background;
 }
 
 static int finish(struct analyser *a, struct shell_analysis *ret_analysis)
 {
+	if (shell_paths_make_repository(&a->result->paths))
+		must_ask(a, "it makes a directory from which git reads settings");
+	if (shell_moments_conflict(&a->moments))
+		must_ask(a, "a command in it can replace what paths lead to that another one uses: "
+			    "run them in separate calls");
+	free(a->moments.list);
 	if (a->no_memory) {
 		shell_analysis_done(a->result);
 		return -ENOMEM;

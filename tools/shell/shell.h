@@ -3,7 +3,8 @@
  *
  * The line is parsed (tools/shell/shell_parse.h).  Each simple command, including those in ( ), $(
  * ) and those that env, xargs, bash -c and the like run, is looked up in a table
- * (tools/shell/shell_programs.h).  Links in each path are followed (tools/shell/shell_paths.h).
+ * (tools/shell/shell_programs.h).  Links in each path are followed (tools/shell/shell_paths.h),
+ * before the line runs: if a command may replace names, commands that use paths after it ask.
  * Threads: any.
  */
 #pragma once

@@ -5,6 +5,7 @@
 #include <fnmatch.h>
 #include <limits.h>
 #include <string.h>
+#include <strings.h>
 
 #include "ops/support/path.h"
 #include "tools/shell/shell_programs.h"
@@ -632,4 +633,25 @@ bool shell_directory_is_guarded(const struct shell_context *context)
 		return false;
 	inside = path_join(real, "HEAD");
 	return !inside || guard_path(context->root, inside);
+}
+
+static bool writes_name(const struct shell_paths *paths, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (size_t i = 0; i < paths->count; i++) {
+		const char *at = paths->list[i].uses & PERMISSION_WRITES ? paths->list[i].path : "";
+
+		for (; *at; at += strcspn(at, "/"), at += strspn(at, "/"))
+			if (strcspn(at, "/") == length && strncasecmp(at, name, length) == 0)
+				return true;
+	}
+	return false;
+}
+
+bool shell_paths_make_repository(const struct shell_paths *paths)
+{
+	return writes_name(paths, "HEAD") &&
+	       (writes_name(paths, "objects") || writes_name(paths, "refs") ||
+		       writes_name(paths, "commondir"));
 }

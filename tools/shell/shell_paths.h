@@ -52,6 +52,9 @@ bool shell_program_is_inside(const struct shell_context *context, const char *na
  * its settings there. */
 bool shell_directory_is_guarded(const struct shell_context *context);
 
+/* Whether written paths make a bare repository together: each one alone is not guarded. */
+bool shell_paths_make_repository(const struct shell_paths *paths);
+
 /* False when surely no name matches: bash then takes the pattern as it stands. */
 bool shell_pattern_matches(const struct shell_context *context, const char *pattern);
 

@@ -494,6 +494,8 @@ static void judge_row(struct shell_judge *judge, const struct shell_row *row, si
 	note_prefix(judge, row->prefix);
 	if (!(row->flags & SHELL_ROW_ONLY_READS))
 		judge->not_proved = true;
+	if (!(row->flags & (SHELL_ROW_ONLY_READS | SHELL_ROW_KEEPS_NAMES)))
+		judge->changes_names = true;
 	if (row->flags & SHELL_ROW_CHANGES_SHELL)
 		shell_judge_ask(judge, "%s changes how what follows it runs%s", judge->label,
 			strcmp(judge->label, "cd") == 0
@@ -547,7 +549,7 @@ static void judge_program(struct shell_judge *judge)
 	judge_row(judge, row ? row : &unknown, 1);
 	if (!is_system_path(word->text)) {
 		shell_judge_use(judge, 0, 0, SHELL_READS);
-		judge->not_proved = true;
+		judge->not_proved = judge->changes_names = true;
 		judge->answer->transparent = false;
 	}
 	add_uses_elsewhere(judge);
@@ -569,6 +571,7 @@ int shell_program_judge(
 		shell_program_answer_done(&answer);
 	} else {
 		answer.only_reads = !judge.not_proved && !answer.reason[0];
+		answer.changes_names = judge.changes_names;
 		*ret_answer = answer;
 	}
 	free(judge.operands);

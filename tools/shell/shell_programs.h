@@ -53,6 +53,10 @@ struct shell_program_answer {
 	 * `inner`.  It is allowed without a rule. */
 	bool only_reads;
 
+	/* It may make links, or replace names, so that paths lead elsewhere after it.  Does not
+	 * count what `inner` does. */
+	bool changes_names;
+
 	/* Not "": why no rule can allow the command ("git -c can run commands"). */
 	char reason[160];
 
@@ -63,6 +67,7 @@ struct shell_program_answer {
 	char *inner_line;
 	size_t inner_line_word; /* the word that is the line; 0: the line joins several words */
 	bool transparent;       /* only runs the inner command: env, nice, timeout, bash -c */
+	bool repeats;           /* may run the inner command several times: xargs, find -exec */
 
 	/* Rules that deny see the name and the words from words[plain_from] on, which leaves out
 	 * options before a sub-command ("git -C d push" is "git push").  1: nothing is left out. */

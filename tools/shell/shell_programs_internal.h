@@ -16,7 +16,7 @@
  *               *  operands include everything below them (grep -r)
  *               !  can run other commands: asks        %  can change what is read or run: asks
  *               /  follows links to any place: asks    ?  does more than read, but need not ask
- *               ;  may name a file: -DX=FILE
+ *               |  makes links, or replaces names      ;  may name a file: -DX=FILE
  *             A row with options has all that need not ask: any other one asks, and so does an
  *             abbreviation.
  *   operands  the meaning of the words that are not options, by position; "x*": any number of x:
@@ -50,6 +50,9 @@ enum shell_row_flags {
 	SHELL_ROW_PLUS_OPTIONS = 1 << 15,  /* +x is an option as well (bash +x, cargo +nightly) */
 	SHELL_ROW_SEPARATE_VALUES = 1 << 14, /* values are separate: -oFILE means -o -F -I -L -E */
 	SHELL_ROW_RUNS_OTHERS = 1 << 13,     /* runs commands that no row can describe: asks */
+	/* Writes, but makes no links, and removes or replaces no names: paths that were resolved
+	 * before lead to the same files after it. */
+	SHELL_ROW_KEEPS_NAMES = 1 << 12,
 };
 
 struct shell_judge;
@@ -105,6 +108,7 @@ struct shell_judge {
 	bool operands_taken;               /* `look` has judged the operands */
 	bool tree;                         /* an option with * was seen */
 	bool not_proved;                   /* not proved to only read */
+	bool changes_names;                /* an option with | was seen */
 	bool no_memory;
 };
 

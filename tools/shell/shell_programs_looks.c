@@ -97,6 +97,7 @@ void shell_look_xargs(struct shell_judge *judge)
 	shell_judge_inner(
 		judge, judge->operands[0], judge->count, placeholder, appends || !placeholder);
 	judge->answer->transparent = judge->answer->inner != NULL;
+	judge->answer->repeats = true;
 }
 
 /* Joins words with blanks.  NULL: a word is unknown, or no memory. */
@@ -138,6 +139,7 @@ void shell_look_watch(struct shell_judge *judge)
 	if (judge->operand_count)
 		take_line(judge, judge->operands[0], judge->count);
 	judge->operands_taken = true;
+	judge->answer->repeats = true;
 }
 
 void shell_look_trap(struct shell_judge *judge)
@@ -197,7 +199,7 @@ void shell_look_fd(struct shell_judge *judge)
 		while (end < judge->count && strcmp(judge->words[end].text, ";") != 0)
 			end++;
 		shell_judge_inner(judge, i + 1, end, "{", true);
-		judge->not_proved = true;
+		judge->not_proved = judge->answer->repeats = true;
 		i = end;
 	}
 }
@@ -231,6 +233,7 @@ static size_t take_find_exec(struct shell_judge *judge, size_t at)
 	if (end >= judge->count || end == at + 1)
 		shell_judge_ask(judge, not_known, "find");
 	shell_judge_inner(judge, at + 1, end, "{}", true);
+	judge->answer->repeats = true;
 	return end + 1;
 }
 
@@ -251,7 +254,7 @@ static size_t take_find_primary(struct shell_judge *judge, size_t at, bool *dele
 		return at + 1;
 	}
 	if (strcmp(text, "-delete") == 0)
-		*deletes = true;
+		judge->changes_names = *deletes = true;
 	values = words_value(judge->row, text);
 	shell_judge_marks(judge, text + 1, strlen(text + 1), marks,
 		values && at + 1 < judge->count ? at + 1 : 0, 0);

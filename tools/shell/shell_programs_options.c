@@ -5,7 +5,7 @@
 #include "ops/support/cleanup.h"
 #include "tools/shell/shell_programs_internal.h"
 
-#define MARKS ":=#<>&@~+^$*!%/?;"
+#define MARKS ":=#<>&@~+^$*!%/?|;"
 
 static bool has_mark(const char *marks, char mark)
 {
@@ -101,6 +101,7 @@ void shell_judge_marks(struct shell_judge *judge, const char *option, size_t len
 		shell_judge_ask(judge, "%s %s%.*s follows links, wherever they lead", name, dashes,
 			size, option);
 	judge->not_proved = judge->not_proved || has_mark(marks, '?');
+	judge->changes_names = judge->changes_names || has_mark(marks, '|');
 	judge->first_taken = judge->first_taken || has_mark(marks, '^');
 	judge->last_taken = judge->last_taken || has_mark(marks, '$');
 	judge->tree = judge->tree || tree;

@@ -445,11 +445,12 @@ static const struct shell_row rows[] = {
 	/* Files. */
 	{.names = "cp",
 		.operands = "r*d",
-		.options = "-t>$ --target-directory>$ -rRa* --recursive* --archive* -LH/ "
-			   "--dereference/ --backup= --preserve= --no-preserve: --sparse: "
-			   "--reflink= --parents% -bdlPs -finpuvx --force --interactive "
-			   "--no-clobber --update= --verbose --no-dereference --link "
-			   "--symbolic-link --remove-destination"},
+		.flags = SHELL_ROW_KEEPS_NAMES,
+		.options = "-t>$ --target-directory>$ -rRa*| --recursive*| --archive*| -LH/ "
+			   "--dereference/ --backup=| --preserve= --no-preserve: --sparse: "
+			   "--reflink= --parents% -bdlPs| -finpuvx --force --interactive "
+			   "--no-clobber --update= --verbose --no-dereference| --link| "
+			   "--symbolic-link| --remove-destination|"},
 	{.names = "mv",
 		.operands = "B*D",
 		.options = "-t>$ --target-directory>$ --backup= -bfinTuv --force --interactive "
@@ -464,6 +465,7 @@ static const struct shell_row rows[] = {
 		.options = "-pv --parents --verbose --ignore-fail-on-non-empty"},
 	{.names = "mkdir",
 		.operands = "w*",
+		.flags = SHELL_ROW_KEEPS_NAMES,
 		.options = "-m: --mode: -pvZ --parents --verbose --context="},
 	{.names = "ln",
 		.operands = "b*d",
@@ -471,13 +473,16 @@ static const struct shell_row rows[] = {
 			   "--interactive --no-dereference --relative --verbose"},
 	{.names = "touch",
 		.operands = "w*",
+		.flags = SHELL_ROW_KEEPS_NAMES,
 		.options = "-acfhm -d: -t: -r< --date: --reference< --time: --no-create"},
 	{.names = "chmod chown chgrp",
 		.operands = "tw*",
+		.flags = SHELL_ROW_KEEPS_NAMES,
 		.options = "-R* --recursive* --reference<^ --from: -cfvhPrwxXst -HL/ --changes "
 			   "--quiet --silent --verbose --no-dereference"},
 	{.names = "truncate",
 		.operands = "w*",
+		.flags = SHELL_ROW_KEEPS_NAMES,
 		.options = "-cos: -r< --size: --reference< --no-create"},
 	{.names = "shred unlink",
 		.operands = "w*",
@@ -486,7 +491,9 @@ static const struct shell_row rows[] = {
 		.operands = "r*d",
 		.options = "-m: -o: -g: -t>$ -dDpvC --target-directory>$ --mode: --owner: "
 			   "--group: --strip-program:! -s!"},
-	{.names = "dd", .look = shell_look_dd, .flags = SHELL_ROW_PLAIN_WORDS},
+	{.names = "dd",
+		.look = shell_look_dd,
+		.flags = SHELL_ROW_PLAIN_WORDS | SHELL_ROW_KEEPS_NAMES},
 	{.names = "tar bsdtar",
 		.operands = "B*",
 		.look = shell_look_tar,
@@ -575,7 +582,7 @@ static const struct shell_row rows[] = {
 		.options = "-i0v -S:! -u: -C:% --ignore-environment --null --unset: --chdir:% "
 			   "--split-string:! --debug --block-signal= --default-signal= "
 			   "--ignore-signal= --list-signal-handling --help --version"},
-	{.names = "printenv", .flags = STOPS, .operands = "t*"},
+	{.names = "printenv", .flags = STOPS | SHELL_ROW_KEEPS_NAMES, .operands = "t*"},
 	{.names = "nice",
 		.options = "-n: -0123456789 --adjustment: --help --version",
 		.flags = TRANSPARENT},
@@ -664,6 +671,7 @@ static const struct shell_row rows[] = {
 	{.names = "less more man",
 		.operands = "r*",
 		.look = shell_look_less,
+		.flags = SHELL_ROW_KEEPS_NAMES,
 		.options = "-EFiNnrRSsX -o:% -O:% -k:% -P:! -H=! -T:% -M:% -C:% --pager:! "
 			   "--html:! --log-file:% --LOG-FILE:% --lesskey-file:%"},
 };
