@@ -3,7 +3,7 @@
  * with "words => answer" on each line.  There 'a b' is one word, a word that ends in $ is known up
  * to there only ($$: may be several words), and one with * ? [ is a pattern. The answer: "reads"
  * (allowed without a rule), "asks", or "-" (as the rules say); then its uses (r read, w written, b
- * both, upper case with what is below, F and L read and written with what is below and
+ * both, x deleted, upper case with what is below, F and L read and written with what is below and
  * through links; "?" behind: not known), then "inner: words" (too: it does more than run them),
  * "line: text", and "always: n" and "from: n" where they are not 1.
  */
@@ -58,7 +58,10 @@ static void print_answer(const struct shell_program_answer *answer, struct buffe
 
 	buffer_printf(out, "%s", answer->reason[0] ? "asks" : answer->only_reads ? "reads" : "-");
 	for (size_t i = 0; i < answer->use_count; i++)
-		buffer_printf(out, " %c:%s%s", letters[answer->uses[i].use & 15],
+		buffer_printf(out, " %c:%s%s",
+			answer->uses[i].use & SHELL_DELETES
+				? "xX"[!!(answer->uses[i].use & SHELL_TREE)]
+				: letters[answer->uses[i].use & 15],
 			answer->uses[i].path, answer->uses[i].known ? "" : "?");
 	for (size_t i = 0; i < answer->inner_count; i++)
 		buffer_printf(out, "%s %s%s", i ? "" : " inner:", answer->inner[i].text,

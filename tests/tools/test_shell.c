@@ -108,6 +108,22 @@ static const struct {
 			{"bash", "gh *", PERMISSION_ALLOW},
 			{"bash", "docker *", PERMISSION_ALLOW},
 		}},
+	/* What deletes or writes by an option. */
+	{"keep",
+		{
+			{"bash", "find *", PERMISSION_ALLOW},
+			{"bash", "git *", PERMISSION_ALLOW},
+			{"bash", "sort *", PERMISSION_ALLOW},
+			{"bash", "sed *", PERMISSION_ALLOW},
+			{"bash", "tee *", PERMISSION_ALLOW},
+			{"bash", "cp *", PERMISSION_ALLOW},
+			{"bash", "rmdir *", PERMISSION_ALLOW},
+			{"bash", "unlink *", PERMISSION_ALLOW},
+			{"bash", "rm *", PERMISSION_DENY},
+			{"bash", "cd build", PERMISSION_DENY},
+			{"write", "src/*", PERMISSION_DENY},
+			{"delete", "build/*", PERMISSION_DENY},
+		}},
 	{"vendor",
 		{
 			{"bash", "cat *", PERMISSION_ALLOW},

@@ -458,6 +458,9 @@ enum permission_action permissions_path_verdict(const struct permissions *permis
 	if (uses & PERMISSION_WRITES)
 		verdict = stricter(verdict, judge_path(permissions, "write", path, real,
 						    tool ? PERMISSION_ALLOW : fallback));
+	if (uses & PERMISSION_DELETES)
+		verdict = stricter(
+			verdict, judge_path(permissions, "delete", path, real, PERMISSION_ALLOW));
 	return verdict;
 }
 

@@ -12,7 +12,8 @@
  * directory, a leading "**" with its slash also matches the empty text, and "/secret" and its
  * absolute path are relative to the root.  Such a rule also matches a path that leads there by
  * symbolic links.  Rules about `read` apply to every tool that shows names or content, rules about
- * `write` to every tool that changes files; for other tools than their own they can only restrict.
+ * `write` to every tool that changes files, rules about `delete` to what commands delete; for other
+ * tools than their own they can only restrict.
  *
  * Threads: any.
  */
@@ -57,9 +58,10 @@ enum permission_action permissions_verdict(struct permissions *permissions, cons
 	enum tool_level level, const char *subject);
 
 enum permission_use {
-	PERMISSION_READS = 1 << 0,  /* shows names or content */
-	PERMISSION_WRITES = 1 << 1, /* changes, creates or deletes */
-	PERMISSION_LINK = 1 << 2,   /* if the last name is a symbolic link, uses the link itself */
+	PERMISSION_READS = 1 << 0,   /* shows names or content */
+	PERMISSION_WRITES = 1 << 1,  /* changes, creates or deletes */
+	PERMISSION_DELETES = 1 << 3, /* besides: rules about the tool `delete` restrict it */
+	PERMISSION_LINK = 1 << 2,    /* if the last name is a symbolic link, uses the link itself */
 };
 
 /* The verdict of the rules on a use of `path`, which is below the root and leads to `real` (NULL:

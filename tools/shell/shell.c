@@ -281,6 +281,24 @@ static void add_implied(struct analyser *a, const char *before, const char *word
 	a->no_memory = a->no_memory || !step->plain || !step->remember;
 }
 
+/* What a command deletes by an option is also judged as if rm did it. */
+static void add_deletions(struct analyser *a, const struct shell_program_answer *answer)
+{
+	if (strcmp(answer->name, "rm") == 0 || strcmp(answer->name, "rmdir") == 0)
+		return;
+	for (size_t i = 0; i < answer->use_count; i++) {
+		const struct shell_program_use *use = &answer->uses[i];
+
+		if (!(use->use & SHELL_DELETES))
+			continue;
+		add_implied(a, "rm", use->path);
+		if (use->use & SHELL_TREE) {
+			add_implied(a, "rm -r", use->path);
+			add_implied(a, "rm -rf", use->path);
+		}
+	}
+}
+
 static void take_answer(struct analyser *a, const char *settings,
 	const struct shell_program_answer *answer, const struct view *views, size_t count)
 {
@@ -302,6 +320,7 @@ static void take_answer(struct analyser *a, const char *settings,
 			step_must_ask(a, step, answer->reason);
 	}
 	add_uses(a, answer, answer->changes_names || !by_name);
+	add_deletions(a, answer);
 	a->now.repeats = a->now.repeats || answer->repeats;
 	if (answer->inner)
 		analyse_inner(a, is_inner ? settings : "", answer, views, count);

@@ -21,7 +21,8 @@ struct shell_step {
 			  * rules that deny: "git push" for "X=1 /usr/bin/git -C d push" */
 	char *remember;  /* the prefix that PERMISSION_ALWAYS covers: "npm run x", "ls" */
 	bool only_reads; /* the table proves that it only reads: needs no rule */
-	bool implied;    /* "cd DIR" in front: needs no rule, but rules can ask or deny */
+	bool implied;    /* what another command does too, such as "rm -r ." for "find -delete":
+			  * needs no rule, but rules can ask or deny */
 	bool must_ask;   /* no rule can allow it */
 };
 

@@ -12,7 +12,8 @@ bool shell_allowed(const struct tool_call *call)
 
 	return !permissions || (permissions_allow_all(permissions, call->tool->name) &&
 				       !permissions_restrict(permissions, "read") &&
-				       !permissions_restrict(permissions, "write"));
+				       !permissions_restrict(permissions, "write") &&
+				       !permissions_restrict(permissions, "delete"));
 }
 
 struct shell_context shell_context_of(const struct tool_call *call, const char *directory)

@@ -145,7 +145,7 @@ static void add_outside(struct walk *w, const char *path)
 	cleanup_free char *normal = NULL, *whole = NULL;
 	const char *dots = path;
 
-	if (shell_path_is_harmless(path) && !(w->use & SHELL_TREE))
+	if (shell_path_is_harmless(path) && !(w->use & (SHELL_TREE | SHELL_DELETES)))
 		return;
 	while (strncmp(dots, "../", 3) == 0)
 		dots += 3;
@@ -187,7 +187,8 @@ static bool rules_restrict(const struct walk *w, unsigned uses)
 
 	return permissions &&
 	       ((uses & PERMISSION_READS && permissions_restrict(permissions, "read")) ||
-		       (uses & PERMISSION_WRITES && permissions_restrict(permissions, "write")));
+		       (uses & PERMISSION_WRITES && permissions_restrict(permissions, "write")) ||
+		       (uses & PERMISSION_DELETES && permissions_restrict(permissions, "delete")));
 }
 
 /* What to check for each entry. */
@@ -303,7 +304,8 @@ static void spot_done(struct spot *spot)
 static void add_spot(struct walk *w, const struct spot *spot)
 {
 	unsigned uses = (w->use & SHELL_READS ? PERMISSION_READS : 0) |
-			(w->use & SHELL_WRITES ? PERMISSION_WRITES : 0);
+			(w->use & SHELL_WRITES ? PERMISSION_WRITES : 0) |
+			(w->use & SHELL_DELETES ? PERMISSION_DELETES : 0);
 
 	add(w->paths, spot->real, uses);
 	if (strcmp(spot->written, spot->real) != 0)

@@ -50,6 +50,8 @@ static void add_use(
 	answer->uses = grown;
 	if (use & SHELL_WRITES)
 		judge->not_proved = true;
+	if (use & SHELL_DELETES)
+		judge->changes_names = true;
 	grown[answer->use_count++] = (struct shell_program_use){
 		.path = path, .use = use, .known = known, .glob = glob, .word = word};
 }
@@ -260,6 +262,10 @@ static unsigned use_of_kind(char kind)
 	case 'w':
 	case 'd':
 		return SHELL_WRITES;
+	case 'x':
+		return SHELL_WRITES | SHELL_DELETES;
+	case 'X':
+		return SHELL_WRITES | SHELL_DELETES | SHELL_TREE;
 	case 'b':
 		return SHELL_READS | SHELL_WRITES;
 	case 'R':

@@ -27,9 +27,10 @@ struct shell_word {
 enum shell_use {
 	SHELL_READS = 1 << 0,
 	SHELL_WRITES = 1 << 1,
-	SHELL_TREE = 1 << 2,          /* also everything below it */
-	SHELL_FOLLOWS = 1 << 3,       /* in a directory, also the targets of links below it */
-	SHELL_FROM_ROOT = 1 << 4,     /* the path is below the root: not where the program runs */
+	SHELL_TREE = 1 << 2,      /* also everything below it */
+	SHELL_FOLLOWS = 1 << 3,   /* in a directory, also the targets of links below it */
+	SHELL_FROM_ROOT = 1 << 4, /* the path is below the root: not where the program runs */
+	SHELL_DELETES = 1 << 5,
 	SHELL_FOLLOWS_FILES = 1 << 6, /* with SHELL_TREE: follows links below it to files only */
 };
 

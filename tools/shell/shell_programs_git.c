@@ -290,7 +290,7 @@ static const struct shell_row git_commands[] = {
 		.operands = "R*"},
 	{.names = "mv", .operands = "b*d", .options = "-fknv --force --dry-run --verbose"},
 	{.names = "rm",
-		.operands = "W*",
+		.operands = "X*",
 		.options = "-rfnq --pathspec-from-file< --cached --force --dry-run --quiet "
 			   "--ignore-unmatch"},
 	{.names = "checkout restore switch reset",
@@ -300,7 +300,8 @@ static const struct shell_row git_commands[] = {
 			   "--mixed --hard --keep --merge --create: --discard-changes --guess "
 			   "--no-guess --progress --no-progress"},
 	{.names = "clean",
-		.operands = "W*",
+		.operands = "X*",
+		.look = shell_look_git_clean,
 		.options = "-e: -dfxXnq --exclude: --force --dry-run --quiet"},
 	{.names = "rebase",
 		.operands = "t*",

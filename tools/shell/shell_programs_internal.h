@@ -23,6 +23,7 @@
  *               t  text     r  a file that is read     w  written     b  both
  *               R W B  the same, with everything below F  as R, following links
  *               d D  w W; if it is a directory, the other operands are written in it
+ *               x  as w, deleted          X  as x, with everything below
  *               g  as r; a recursion follows links to files (busybox grep -r)
  *               v  a revision, a file or REVISION:FILE
  *             NULL: each operand may be a file that is read and written.
@@ -181,6 +182,7 @@ void shell_look_find(struct shell_judge *judge);
 void shell_look_fd(struct shell_judge *judge);
 void shell_look_gcc(struct shell_judge *judge);
 void shell_look_git(struct shell_judge *judge);
+void shell_look_git_clean(struct shell_judge *judge);
 void shell_look_git_init(struct shell_judge *judge);
 void shell_look_git_remote(struct shell_judge *judge);
 void shell_look_git_branch(struct shell_judge *judge);

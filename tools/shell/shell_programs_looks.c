@@ -253,8 +253,7 @@ static size_t take_find_primary(struct shell_judge *judge, size_t at, bool *dele
 		shell_judge_ask(judge, "what find %.60s does is not known", text);
 		return at + 1;
 	}
-	if (strcmp(text, "-delete") == 0)
-		judge->changes_names = *deletes = true;
+	*deletes = *deletes || strcmp(text, "-delete") == 0;
 	values = words_value(judge->row, text);
 	shell_judge_marks(judge, text + 1, strlen(text + 1), marks,
 		values && at + 1 < judge->count ? at + 1 : 0, 0);
@@ -301,7 +300,7 @@ void shell_look_find(struct shell_judge *judge)
 		at = take_find_primary(judge, at, &deletes);
 	find_below(judge, first, paths, SHELL_READS | SHELL_TREE);
 	if (deletes)
-		find_below(judge, first, paths, SHELL_WRITES | SHELL_TREE);
+		find_below(judge, first, paths, SHELL_WRITES | SHELL_TREE | SHELL_DELETES);
 }
 
 /* ---- Built-ins --------------------------------------------------------------------------- */
@@ -564,6 +563,13 @@ void shell_look_git_branch(struct shell_judge *judge)
 		if (shell_judge_has_option(judge, lists[i]))
 			return;
 	judge->not_proved = judge->not_proved || judge->operand_count;
+}
+
+/* Without paths it deletes below the working directory. */
+void shell_look_git_clean(struct shell_judge *judge)
+{
+	if (!judge->operand_count)
+		shell_judge_use_path(judge, ".", SHELL_WRITES | SHELL_DELETES | SHELL_TREE);
 }
 
 /* A setting may name a program that git runs, so writing one asks. */

@@ -456,12 +456,12 @@ static const struct shell_row rows[] = {
 		.options = "-t>$ --target-directory>$ --backup= -bfinTuv --force --interactive "
 			   "--no-clobber --update= --verbose --no-target-directory"},
 	{.names = "rm",
-		.operands = "w*",
+		.operands = "x*",
 		.options = "-rR* --recursive* -dfiIv --interactive= "
 			   "--force --dir --verbose --one-file-system "
 			   "--preserve-root= --no-preserve-root%"},
 	{.names = "rmdir",
-		.operands = "w*",
+		.operands = "x*",
 		.options = "-pv --parents --verbose --ignore-fail-on-non-empty"},
 	{.names = "mkdir",
 		.operands = "w*",
@@ -485,7 +485,7 @@ static const struct shell_row rows[] = {
 		.flags = SHELL_ROW_KEEPS_NAMES,
 		.options = "-cos: -r< --size: --reference< --no-create"},
 	{.names = "shred unlink",
-		.operands = "w*",
+		.operands = "x*",
 		.options = "-n: -s: -fuvxz --iterations: --size: --random-source<"},
 	{.names = "install",
 		.operands = "r*d",
