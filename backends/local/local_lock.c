@@ -304,7 +304,7 @@ int local_lock(struct op_context *ctx, struct open_file *open_file, const struct
 {
 	const struct local_workspace *w = local_from(open_file->workspace);
 	struct local_file *file = local_file_from(open_file);
-	struct lock_owner *owner;
+	struct lock_owner *owner = NULL;
 	int r;
 
 	if (lock->type == LOCK_NONE && lock->kind == LOCK_KIND_POSIX && !lock->offset &&

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
-#include <linux/stat.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -12,6 +11,9 @@
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
+#ifndef STATX_TYPE /* musl before 1.2.5; with a later one this header would define statx again */
+#include <linux/stat.h>
+#endif
 
 #include "backends/local/file_system.h"
 #include "ops/support/clock.h"

@@ -107,12 +107,14 @@ static ssize_t answer_init(struct session *s, int fd, const struct iovec *parts)
 static void add_backing(const struct iovec *answer)
 {
 	char *end = (char *)answer->iov_base + answer->iov_len;
+	int32_t backing_id = current.backing_id;
 	struct fuse_open_out out;
 
 	memcpy(&out, end - sizeof(out), sizeof(out));
 	out.open_flags = OPEN_PASSTHROUGH | (out.open_flags & (FOPEN_DIRECT_IO | FOPEN_NOFLUSH));
-	out.padding = (uint32_t)current.backing_id;
 	memcpy(end - sizeof(out), &out, sizeof(out));
+	/* The last member: "padding" in older headers. */
+	memcpy(end - sizeof(backing_id), &backing_id, sizeof(backing_id));
 	current.backing_id = 0;
 }
 
