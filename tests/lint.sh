@@ -1,5 +1,6 @@
 #!/bin/bash
-# lint.sh: what a reviewer should not have to say.  Exits 1 when something is wrong.
+# lint.sh [--all]: what a reviewer should not have to say.  Exits 1 when something is wrong.  Files that have
+# passed as they are now are not checked again, unless --all is given.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -23,20 +24,39 @@ sources() {
 	files '*.c' '*.h'
 }
 
+# check_each NAME TOOL COMMAND: runs COMMAND FILE on those files of stdin that have not passed yet; TOOL is the
+# version and the settings of what checks them.
+check_each() {
+	local name=$1 tool=$2 good failed=0
+
+	good=$(mktemp)
+	export -f "${3?}"
+	tests/lint_passed.py --new "$name" "$tool" |
+		xargs -r -d '\n' -P "$(nproc)" -n 1 bash -c '"$1" "$3" && echo "$3" >>"$2"' - "$3" "$good" || failed=1
+	tests/lint_passed.py --note "$name" "$tool" <"$good"
+	rm -f "$good"
+	return "$failed"
+}
+
+format_is_right() {
+	clang-format --dry-run -Werror "$1"
+}
+
 check_format() {
-	sources | xargs -r clang-format --dry-run -Werror || complain "format: run clang-format -i"
+	sources | check_each format "$(clang-format --version && cat .clang-format)" format_is_right ||
+		complain "format: run clang-format -i"
+}
+
+header_is_complete() {
+	# shellcheck disable=SC2086 # flags are words
+	printf '#include "%s"\n' "$1" | cc -std=gnu17 -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $flags \
+		-fsyntax-only -x c - || { echo "lint: $1 does not compile alone" >&2; return 1; }
 }
 
 check_headers_alone() {
-	local header flags
-
 	flags=$(pkg-config --cflags fuse3 libcjson libxxhash libpcre2-8 libcrypto nettle libcurl libxml-2.0)
-	while read -r header; do
-		# shellcheck disable=SC2086 # flags are words
-		printf '#include "%s"\n' "$header" |
-			cc -std=gnu17 -Wall -Wextra -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -I. $flags \
-				-fsyntax-only -x c - || complain "$header does not compile alone"
-	done < <(files '*.h')
+	export flags
+	files '*.h' | check_each headers "$(cc --version) $flags" header_is_complete || bad=1
 }
 
 # seam FOLDER REGEX: files below FOLDER include ours only from where REGEX allows.
@@ -103,7 +123,7 @@ check_circles() {
 check_lengths() {
 	local found
 
-	found=$(files '*.c' '*.h' ':!tests/' | while read -r file; do wc -l "$file"; done | awk '$1 > 700')
+	found=$(files '*.c' '*.h' ':!tests/' | xargs -d '\n' wc -l | awk '$2 != "total" && $1 > 700')
 	[ -z "$found" ] || complain "more than 700 lines, to be split by concept:"$'\n'"$found"
 }
 
@@ -126,14 +146,14 @@ check_mount_namespaces() {
 }
 
 # "Info" has what matters in tests: a "!" whose outcome nobody looks at (SC2251).
-check_scripts() {
-	local script
+script_is_good() {
+	shellcheck -x -P SCRIPTDIR -S info -e SC1091,SC2012,SC2013,SC2015,SC2016,SC2317 "$1"
+}
 
+check_scripts() {
 	command -v shellcheck >/dev/null || return 0
-	while read -r script; do
-		shellcheck -x -P SCRIPTDIR -S info -e SC1091,SC2012,SC2013,SC2015,SC2016,SC2317 "$script" ||
-			complain "$script: see above"
-	done < <(files dev .ci/run '*.sh')
+	files dev .ci/run '*.sh' | check_each scripts "$(shellcheck --version) $(declare -f script_is_good)" script_is_good ||
+		complain "scripts: see above"
 }
 
 check_words() {
@@ -145,6 +165,7 @@ check_words() {
 	[ -z "$found" ] || complain "trailing blanks:"$'\n'"$found"
 }
 
+[ "${1:-}" != --all ] || tests/lint_passed.py --forget
 check_format
 check_headers_alone
 check_seams
