@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,9 +38,10 @@ static struct {
 	struct control_server *control;
 	struct watchers *watchers;
 	struct log_anchor *anchor;
-	int report_fd; /* the waiting parent reads the outcome from it; -1: no parent waits */
+	int point_lock; /* see lock_mount_point(); -1: none */
+	int report_fd;  /* the waiting parent reads the outcome from it; -1: no parent waits */
 	atomic_bool log_is_open; /* mount.log has its final value */
-} daemon_state = {.report_fd = -1};
+} daemon_state = {.point_lock = -1, .report_fd = -1};
 
 /* ---- Before anything is started --------------------------------------------------------- */
 
@@ -72,11 +75,31 @@ static int recover_dead(const char *mount_point)
 	return 0;
 }
 
+/* Two that mount on one directory at once would both find it free, and stack.  So from here until
+ * the mount is there, its directory, which the mount then covers, is locked; a second one waits,
+ * and finds it mounted.  Without the lock, where the directory cannot be read or locked. */
+static void lock_mount_point(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0 && flock(fd, LOCK_EX) == 0)
+		daemon_state.point_lock = fd;
+	else if (fd >= 0)
+		close(fd);
+}
+
+static void unlock_mount_point(void)
+{
+	if (daemon_state.point_lock >= 0)
+		close(daemon_state.point_lock);
+	daemon_state.point_lock = -1;
+}
+
 static int check_mount_point(const struct mount_options *options)
 {
 	const char *path = options->mount_point;
 	cleanup_free char *type = NULL;
-	enum mount_point_state state = mount_point_look(path, &type);
+	enum mount_point_state state = mount_point_look(path, NULL);
 
 	if (state == MOUNT_POINT_DEAD) {
 		int r = recover_dead(path);
@@ -85,6 +108,9 @@ static int check_mount_point(const struct mount_options *options)
 			return r;
 		state = mount_point_look(path, NULL);
 	}
+	if (state == MOUNT_POINT_FREE || state == MOUNT_POINT_NOT_EMPTY)
+		lock_mount_point(path);
+	state = mount_point_look(path, &type);
 	switch (state) {
 	case MOUNT_POINT_FREE:
 		return 0;
@@ -242,6 +268,7 @@ static void mount_is_ready(void *user)
 	daemon_state.watchers = watchers_start(&daemon_state.mount);
 	if (chdir("/") < 0)
 		log_warning("cannot change to \"/\": %s, ignoring", strerror(errno));
+	unlock_mount_point();
 	if (daemon_state.options.foreground)
 		return;
 	open_diagnostics(daemon_state.runtime.log_directory);
@@ -553,6 +580,7 @@ static int start_daemon(void)
 	close(pipe[0]);
 	daemon_state.report_fd = pipe[1];
 	close_inherited(pipe[1], log_anchor_fd(daemon_state.anchor));
+	daemon_state.point_lock = -1; /* the parent has it */
 	exit(run_daemon());
 }
 
@@ -606,7 +634,7 @@ static int mount_at(struct mount_options *options)
 	daemon_state.options = *options;
 	if (!options->foreground)
 		return start_daemon();
-	close_inherited(log_anchor_fd(daemon_state.anchor), -1);
+	close_inherited(log_anchor_fd(daemon_state.anchor), daemon_state.point_lock);
 	return run_daemon();
 }
 
@@ -617,6 +645,7 @@ int mount_command(int argc, char **argv)
 
 	if (mount_options_parse(argc, argv, &options, &code))
 		code = mount_at(&options);
+	unlock_mount_point();
 	mount_options_done(&options);
 	runtime_mount_done(&daemon_state.runtime);
 	return code;

@@ -35,6 +35,21 @@ test_mount_returns_when_usable_and_umount_when_done() {
 	expect data "$(cat "$backing/file")" "what was written"
 }
 
+test_of_mounts_at_once_on_one_directory_one_is_made() {
+	local pids=() pid made=0
+
+	for _ in 1 2 3 4; do
+		mount_here >"$tmp/out" 2>&1 &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do
+		if wait "$pid"; then made=$((made + 1)); fi
+	done
+	expect 1 "$(grep -cF " $mnt fuse" /proc/self/mounts)" mounts
+	expect 1 "$made" "mounts that were reported"
+	umount_here
+}
+
 test_what_was_closed_is_there_after_a_remount() {
 	local inode
 
