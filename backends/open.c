@@ -1,25 +1,78 @@
 #include "backends/open.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "backends/backend.h"
 #include "ops/support/buffer.h"
 #include "ops/support/cleanup.h"
 
-/* Suggests a URI for a plain path, or for HOST:/dir as in scp(1).  NULL: no suggestion. */
-static char *guess_uri(const char *uri)
+/* The length of [USER@]HOST, where a colon and no "//" follows; 0: there is none.  An IPv6 address
+ * is in brackets. */
+static size_t host_length(const char *word)
 {
-	const char *colon = strchr(uri, ':');
-	char *meant = NULL;
-	int r = -1;
+	size_t length = strcspn(word, "/:[");
 
-	if (*uri == '/')
-		r = asprintf(&meant, "local:%s", uri);
-	else if (colon && colon > uri && colon[1] == '/' && colon[2] != '/')
-		r = asprintf(&meant, "ssh://%.*s%s", (int)(colon - uri), uri, colon + 1);
-	return r < 0 ? NULL : meant;
+	if (word[length] == '[')
+		length += strcspn(word + length, "]") + 1;
+	if (length >= strlen(word) || word[length] != ':' ||
+		strncmp(word + length + 1, "//", 2) == 0)
+		return 0;
+	return length;
+}
+
+/* "SSH:" is a scheme, too: misspelt. */
+static bool is_scheme(const char *name, size_t length)
+{
+	const struct workspace_scheme *scheme;
+
+	for (size_t i = 0; (scheme = workspace_scheme(i)); i++)
+		if (strlen(scheme->name) == length && strncasecmp(scheme->name, name, length) == 0)
+			return true;
+	return false;
+}
+
+static char *ssh_uri(const char *word, size_t host)
+{
+	const char *path = word + host + 1;
+	const char *begin = *path == '/' || !*path ? "" : *path == '~' ? "/" : "/~/";
+
+	return string_printf("ssh://%.*s%s%s", (int)host, word, begin, path);
+}
+
+char *workspace_uri(const char *word)
+{
+	size_t host = host_length(word);
+
+	if (*word == '/')
+		return string_printf("local:%s", word);
+	if (host < 2 || is_scheme(word, host) || isdigit((unsigned char)word[host + 1]))
+		return strdup(word);
+	return ssh_uri(word, host);
+}
+
+/* Suggests a URI for what workspace_uri() does not take.  NULL: no suggestion. */
+static char *guess_uri(const char *word)
+{
+	cleanup_free char *directory = NULL;
+	size_t host = host_length(word), scheme = strcspn(word, ":");
+	const char *rest = word + scheme;
+
+	if (host && isdigit((unsigned char)word[host + 1]))
+		return string_printf("ssh://%s", word);
+	if (host == 1)
+		return ssh_uri(word, host);
+	if (*rest && is_scheme(word, scheme)) {
+		directory = strndup(word, scheme);
+		for (char *c = directory; c && *c; c++)
+			*c = (char)tolower((unsigned char)*c);
+		return directory ? string_printf("%s%s", directory, rest) : NULL;
+	}
+	directory = realpath(word, NULL);
+	return directory ? string_printf("local:%s", directory) : NULL;
 }
 
 static void explain_unknown_scheme(const char *uri, char **ret_reason)
@@ -33,7 +86,7 @@ static void explain_unknown_scheme(const char *uri, char **ret_reason)
 	for (size_t i = 0; (scheme = workspace_scheme(i)); i++)
 		buffer_printf(&message, "%s%s", i ? ", " : "", scheme->form);
 	if (meant)
-		buffer_printf(&message, "; did you mean \"%s\"?", meant);
+		buffer_printf(&message, "; write \"%s\"", meant);
 	*ret_reason = buffer_steal_string(&message);
 }
 

@@ -27,6 +27,13 @@ struct workspace_scheme {
 /* The rows in order; NULL behind the last. */
 const struct workspace_scheme *workspace_scheme(size_t index);
 
+/* The URI that the user's word names, which the caller frees; NULL: no memory.  Also taken are what
+ * scp(1) and sshfs(1) take, [USER@]HOST:[DIR] for ssh://HOST/DIR (a relative DIR is below the home
+ * directory), and an absolute path for local:/DIR.  Not taken for a host is the name of a scheme, a
+ * single letter (a drive), and what a number follows (a port?).  Anything else is returned as it
+ * is. */
+char *workspace_uri(const char *word);
+
 /* The URI in the form by which things are kept for its workspace: the directory without empty and
  * "." components, and with symbolic links followed where it is on this machine.  The caller frees
  * it; NULL: no memory. */

@@ -288,7 +288,7 @@ static int mount_as_helper(int argc, char **argv)
 
 bool command_is_uri(const char *text)
 {
-	size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+	size_t length = strcspn(text, ":/");
 
 	return length > 0 && text[length] == ':';
 }
@@ -323,7 +323,7 @@ int main(int argc, char **argv)
 		return examine();
 	if (strcmp(argv[1], "--complete") == 0)
 		return complete_command(argc - 1, argv + 1);
-	if (command_is_uri(argv[1]))
+	if (command_is_uri(argv[1]) || *argv[1] == '/')
 		return mount_as_helper(argc, argv);
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		command = find_command("help");

@@ -52,7 +52,7 @@ void command_limit_wait(const char *command, const char *path);
 int command_find_mount(const char *command, const char *path, char **ret_socket,
 	char **ret_mount_point, char **ret_workspace_path);
 
-/* Whether the word begins with a scheme: letters, digits, '+', '-', '.', then ':'. */
+/* Whether the word is a URI, or HOST:DIR, and not a path: its first component has a colon. */
 bool command_is_uri(const char *text);
 
 /* The path of a program of isthmus: beside this one, in libexec, or in the build tree.  The caller

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "fs/commands/command_line.h"
 #include "fs/commands/commands.h"
 #include "fs/commands/doctor.h"
@@ -327,14 +328,14 @@ int doctor_command(int argc, char **argv)
 	};
 	const struct command_line line = {
 		.command = "doctor", .usage = usage, .options = known, .arguments_max = 1};
-	const char *uri;
+	cleanup_free char *uri = NULL;
 	int code = 0;
 
 	if (!command_parse(&line, argc, argv, &code)) {
 		mount_options_done(&options);
 		return code;
 	}
-	uri = argv[optind];
+	uri = argv[optind] ? workspace_uri(argv[optind]) : NULL;
 	if (as_json)
 		doctor.checks = cJSON_CreateArray();
 	if (uri)

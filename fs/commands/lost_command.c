@@ -29,7 +29,7 @@ static char *find_uri(const char *directory)
 	cleanup_free char *socket_path = NULL, *mount_point = NULL, *id = NULL;
 
 	if (command_is_uri(directory))
-		return strdup(directory);
+		return workspace_uri(directory);
 	if (command_find_mount("lost", directory, &socket_path, &mount_point, NULL) < 0)
 		return NULL;
 	id = runtime_id(mount_point);

@@ -603,9 +603,6 @@ static int mount_at(struct mount_options *options)
 	cleanup_free char *path = NULL;
 	int r;
 
-	if (strchr(options->mount_point, ':') && !strchr(options->uri, ':'))
-		return command_usage_error("mount", "the URI comes first: isthmus mount %s %s",
-			options->mount_point, options->uri);
 	r = mount_point_resolve(options->mount_point, &path);
 	if (r < 0)
 		return command_error("mount", "\"%s\": %s", options->mount_point,

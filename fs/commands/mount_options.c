@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,7 +338,16 @@ bool mount_options_parse(int argc, char **argv, struct mount_options *ret_option
 		*ret_code = command_usage_error("mount", "it takes a URI and a directory");
 		return false;
 	}
-	ret_options->uri = argv[optind];
+	if (strchr(argv[optind + 1], ':') && !strchr(argv[optind], ':')) {
+		*ret_code = command_usage_error("mount", "the URI comes first: isthmus mount %s %s",
+			argv[optind + 1], argv[optind]);
+		return false;
+	}
+	ret_options->uri = workspace_uri(argv[optind]);
+	if (!ret_options->uri) {
+		*ret_code = command_error("mount", "out of memory");
+		return false;
+	}
 	ret_options->mount_point = argv[optind + 1];
 	return true;
 }
@@ -370,4 +380,5 @@ void mount_options_done(struct mount_options *options)
 	free_pairs(options->backend_pairs);
 	free_pairs(options->fuse_pairs);
 	free(options->log_anchor);
+	free((void *)(uintptr_t)options->uri);
 }

@@ -7,7 +7,7 @@
 
 #include "fs/mount/mount.h"
 
-/* Parses argv of `mount [options] URI DIR`; the options point into argv.  Returns false as
+/* Parses argv of `mount [options] URI DIR`; the mount point is in argv.  Returns false as
  * command_parse() does. */
 bool mount_options_parse(int argc, char **argv, struct mount_options *ret_options, int *ret_code);
 

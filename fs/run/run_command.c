@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/open.h"
 #include "fs/commands/command_line.h"
 #include "fs/commands/commands.h"
 #include "fs/mount/mount_point.h"
@@ -186,7 +187,9 @@ static int take_mount(const struct run_options *options, struct run_mount *mount
 	int r;
 
 	if (command_is_uri(options->what)) {
-		r = prepare_mount_point(mount, options->what);
+		cleanup_free char *uri = workspace_uri(options->what);
+
+		r = uri ? prepare_mount_point(mount, uri) : -ENOMEM;
 		if (r < 0)
 			return command_error(
 				"run", "no place to mount \"%s\": %s", options->what, strerror(-r));
@@ -197,6 +200,8 @@ static int take_mount(const struct run_options *options, struct run_mount *mount
 	}
 	r = command_find_mount("run", mount->own ? mount->own : options->what, &mount->control_path,
 		&mount->mount_point, &root);
+	if (r < 0 && !mount->own && *options->what == '/')
+		command_note("run", "for the directory itself write local:%s", options->what);
 	return r < 0 ? 1 : 0;
 }
 

@@ -20,7 +20,7 @@ refused() {
 }
 
 test_unknown_scheme() {
-	refused 2 "nosuch" "$ISTHMUS" mount nosuch:/x "$mnt"
+	refused 2 "nosuch" "$ISTHMUS" mount nosuch://x "$mnt"
 }
 
 test_malformed_uris() {
@@ -105,7 +105,7 @@ test_mistyped_words_are_guessed() {
 	refused 2 '"helper:" has no option "ssh_command", which is for ssh:; it has timeout,' \
 		"$ISTHMUS" mount -o ssh_command=true "helper:$tmp" "$mnt"
 	refused 2 '"local:" has no option "size", which is for mem:; it has hide,' "$ISTHMUS" mount -o size=1M "local:$tmp" "$mnt"
-	refused 2 'ssh://[user@]host[:port][/dir]' "$ISTHMUS" mount nowhere:/srv/app "$mnt"
+	refused 2 'ssh://[user@]host[:port][/dir]' "$ISTHMUS" mount nowhere://srv/app "$mnt"
 	refused 2 'has no option "cache"' "$ISTHMUS" mount -o cache=on mem: "$mnt"
 	refused 2 'locks takes "local" or "workspace", not "lokal"' "$ISTHMUS" mount -o locks=lokal "local:$tmp" "$mnt"
 	refused 2 'write on, memory, off or strict' "$ISTHMUS" mount -o cache=strct "helper:$tmp" "$mnt"
@@ -120,9 +120,39 @@ test_mistyped_words_are_guessed() {
 	refused 2 'unknown operation "":' "$ISTHMUS" log "$mnt" --op ''
 	refused 2 'a bracket in it does not close; write \[' "$ISTHMUS" log "$mnt" --path '['
 	refused 2 'a bracket in it does not close; write \[' "$ISTHMUS" log "$mnt" --path 'a/[[:x:]]'
-	refused 2 "did you mean \"local:$tmp/ws\"?" "$ISTHMUS" mount "$tmp/ws" "$mnt"
-	refused 2 'did you mean "ssh://box/srv"?' "$ISTHMUS" mount box:/srv "$mnt"
+	refused 2 "write \"local:$tmp/ws\"" env -C "$tmp" "$ISTHMUS" mount ws "$mnt"
+	refused 2 'write "ssh://box:22/srv"' "$ISTHMUS" mount box:22/srv "$mnt"
+	refused 2 'write "ssh://c/srv"' "$ISTHMUS" mount c:/srv "$mnt"
+	refused 2 'write "docker://web"' "$ISTHMUS" mount DOCKER://web "$mnt"
+	refused 2 'write docker://' "$ISTHMUS" mount docker:web "$mnt"
 	refused 2 "the URI comes first: isthmus mount $uri $mnt" "$ISTHMUS" mount "$mnt" "$uri"
+}
+
+test_words_of_scp_and_of_bindfs_are_uris() {
+	local word ssh="ssh_command=$tmp/no-ssh"
+
+	printf '#!/bin/sh\necho "$*" >>%s/words\nexit 255\n' "$tmp" >"$tmp/no-ssh"
+	chmod +x "$tmp/no-ssh"
+	while read -r word; do
+		: >"$tmp/words"
+		refused 5 'on "' "$ISTHMUS" mount -o "$ssh" "${word% *}" "$mnt"
+		grep -qF -e "-- ${word#* } exec" "$tmp/words" || fail "$word: $(cat "$tmp/words")"
+	done <<-'END'
+		box:/srv/app box
+		me@box:/srv/app me@box
+		box: box
+		Box.example.org:src/app Box.example.org
+		me@[::1]:/srv me@::1
+	END
+	refused 5 '"box"' "$ISTHMUS" doctor -o "$ssh" box:~/app
+	refused 5 '"box"' "$ISTHMUS" run -o "$ssh" box:/srv -- true
+	refused 5 'write local:/srv' "$ISTHMUS" run /srv -- true
+	for word in "$ISTHMUS mount" "$ISTHMUS"; do
+		$word "$tmp/ws" "$mnt" || fail "$word $tmp/ws"
+		"$ISTHMUS" list >"$tmp/out"
+		"$ISTHMUS" umount "$mnt"
+		grep -q " local:$tmp/ws\$" "$tmp/out" || fail "$word: $(cat "$tmp/out")"
+	done
 }
 
 # A rule that says less than was meant would allow what it should not.
