@@ -91,8 +91,7 @@ static int make_environment(struct tool_call *call, char ***ret_list)
 	*ret_list = list;
 	if (!list)
 		return tool_fail_errno(call, -ENOMEM, "run the command", NULL);
-	cJSON_ArrayForEach(item, env)
-	{
+	cJSON_ArrayForEach(item, env) {
 		if (!*item->string || strchr(item->string, '='))
 			return tool_fail(call, TOOL_INVALID_ARGUMENT, NULL,
 				"\"%s\" cannot be the name of a variable.", item->string);
@@ -182,8 +181,7 @@ static int read_settings(struct tool_call *call, char **ret_settings, bool *ret_
 	struct buffer text cleanup_buffer = {0};
 
 	*ret_special = false;
-	cJSON_ArrayForEach(item, env)
-	{
+	cJSON_ArrayForEach(item, env) {
 		const char *name = item->string;
 		size_t length = strlen(name);
 

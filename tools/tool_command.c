@@ -395,8 +395,7 @@ static void show_messages(const struct tool_call *call)
 	cJSON *messages = custom_messages_take(tool_conversation(call));
 	const cJSON *message;
 
-	cJSON_ArrayForEach(message, messages)
-	{
+	cJSON_ArrayForEach(message, messages) {
 		const char *text = json_text(message, "text");
 
 		visible_print(stderr, text, strlen(text), VISIBLE_INDENT);

@@ -73,8 +73,7 @@ static int take_edits(struct tool_call *call, struct work *work)
 	work->edits = calloc((size_t)cJSON_GetArraySize(list), sizeof(*work->edits));
 	if (!work->edits)
 		return tool_fail_errno(call, -ENOMEM, "edit", work->path);
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		struct edit *edit = &work->edits[work->count++];
 
 		edit->old_text = json_text(item, "old_text");

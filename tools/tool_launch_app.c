@@ -95,7 +95,8 @@ static const char **make_argv(struct tool_call *call)
 	if (!argv)
 		return NULL;
 	argv[0] = tool_string(call, "app_name");
-	cJSON_ArrayForEach(item, args) argv[count++] = item->valuestring;
+	cJSON_ArrayForEach(item, args)
+		argv[count++] = item->valuestring;
 	return argv;
 }
 

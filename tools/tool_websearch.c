@@ -36,8 +36,7 @@ static int show(struct tool_call *call, const cJSON *sources)
 	const cJSON *source;
 	int number = 0;
 
-	cJSON_ArrayForEach(source, sources)
-	{
+	cJSON_ArrayForEach(source, sources) {
 		if (tool_text(call, "%d. %s\n   %s\n", ++number, json_text(source, "title"),
 			    json_text(source, "url")) < 0)
 			return -1;

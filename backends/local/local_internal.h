@@ -44,7 +44,7 @@ struct local_file {
 	int fd;
 	int access; /* O_ACCMODE part of the flags */
 	struct object_id id;
-	uint64_t path_hash; /* of the path by which it was opened: local_changing() */
+	uint64_t path_hash;   /* of the path by which it was opened: local_changing() */
 	atomic_bool had_lock; /* which close() may free */
 };
 

@@ -102,7 +102,8 @@ static cJSON *any_value(const cJSON *item)
 	} else if (cJSON_IsArray(item)) {
 		list = cJSON_AddArrayToObject(
 			cJSON_AddObjectToObject(value, "arrayValue"), "values");
-		cJSON_ArrayForEach(element, item) cJSON_AddItemToArray(list, any_value(element));
+		cJSON_ArrayForEach(element, item)
+			cJSON_AddItemToArray(list, any_value(element));
 	} else {
 		/* A path that is not UTF-8, in hex. */
 		cJSON_AddStringToObject(value, "stringValue", json_text(item, "hex"));
@@ -134,8 +135,7 @@ static cJSON *log_record_of(const cJSON *record)
 	cJSON_AddStringToObject(log_record, "severityText", failed ? "ERROR" : "INFO");
 	cJSON_AddItemToObject(log_record, "body", any_value(op));
 	attributes = cJSON_AddArrayToObject(log_record, "attributes");
-	cJSON_ArrayForEach(item, record)
-	{
+	cJSON_ArrayForEach(item, record) {
 		cJSON *attribute;
 		char key[64];
 

@@ -83,8 +83,7 @@ static int changed_matches(const cJSON *record, const char *glob)
 
 	if (cJSON_HasObjectItem(record, "changed_truncated"))
 		return 1;
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (r == 0)
 			r = matches(cJSON_GetStringValue(item), json_text(item, "hex"), glob);
 	}
@@ -355,8 +354,7 @@ static void print_changed(FILE *out, const cJSON *record, const char *glob)
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(record, "changed");
 	unsigned shown = 0, left = 0;
 
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		cleanup_free char *path = changed_path(item);
 
 		if (!path || (glob && fnmatch(glob, path, 0) != 0))

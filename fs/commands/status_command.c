@@ -59,8 +59,7 @@ static void print_link(const cJSON *workspace)
 	}
 	printf("\n%-12s ", "workspace");
 	visible_print_name(stdout, text_member(workspace, "backend"));
-	cJSON_ArrayForEach(capability, member(workspace, "capabilities"))
-	{
+	cJSON_ArrayForEach(capability, member(workspace, "capabilities")) {
 		const char *name = cJSON_GetStringValue(capability);
 
 		ignores_case = ignores_case || (name && strcmp(name, "ignores-case") == 0);
@@ -87,8 +86,7 @@ static void print_patterns(const char *verb, const cJSON *patterns)
 {
 	const cJSON *pattern;
 
-	cJSON_ArrayForEach(pattern, patterns)
-	{
+	cJSON_ArrayForEach(pattern, patterns) {
 		printf("%s ", verb);
 		visible_print_name(stdout, cJSON_IsString(pattern) ? pattern->valuestring : "");
 		fputs(", ", stdout);
@@ -113,8 +111,9 @@ static void print_on_ttl(const cJSON *on_ttl)
 	long long count = json_integer(on_ttl, "count"), named = 0;
 	const cJSON *path;
 
-	cJSON_ArrayForEach(path, member(on_ttl, "directories")) print_line(
-		named++ ? "" : "unwatched", cJSON_IsString(path) ? path->valuestring : "");
+	cJSON_ArrayForEach(path, member(on_ttl, "directories"))
+		print_line(
+			named++ ? "" : "unwatched", cJSON_IsString(path) ? path->valuestring : "");
 	if (count > named)
 		printf("%-12s and %lld more\n", "", count - named);
 }

@@ -102,8 +102,7 @@ static int parse_argv(const cJSON *list, struct exec_words *words)
 	words->argv = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof(*words->argv));
 	if (!words->argv)
 		return -ENOMEM;
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (!cJSON_IsString(item))
 			return -EINVAL;
 		words->argv[count++] = item->valuestring;
@@ -120,8 +119,7 @@ static int parse_environment(const cJSON *pairs, struct exec_words *words)
 		calloc((size_t)cJSON_GetArraySize(pairs) + 1, sizeof(*words->environment));
 	if (!words->environment)
 		return -ENOMEM;
-	cJSON_ArrayForEach(item, pairs)
-	{
+	cJSON_ArrayForEach(item, pairs) {
 		/* The elements of an array have no name. */
 		if (!cJSON_IsString(item) || !item->string || !*item->string ||
 			strchr(item->string, '='))

@@ -42,8 +42,7 @@ static int read_texts(const cJSON *request, struct search *search)
 
 	if (!list)
 		return 0;
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (!cJSON_IsString(item) || count == LITERALS_MAX)
 			return -EINVAL;
 		texts[count++] = (struct literal_text){

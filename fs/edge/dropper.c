@@ -428,8 +428,8 @@ static bool drop_late(struct dropper *d)
 	struct late_drop *late;
 
 	TAILQ_FOREACH(late, &d->late, link)
-	if (late->is_due)
-		break;
+		if (late->is_due)
+			break;
 	if (!late)
 		return false;
 	if (d->draining || !dropper_is_being_written(late->inode) ||

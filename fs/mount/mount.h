@@ -49,8 +49,7 @@ struct mount;
 
 /* What the control server does for the layers below it; set before the mount serves. */
 struct mount_control {
-	bool (*note_change)(
-		struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at);
+	bool (*note_change)(struct mount *m, const char *path, uint32_t own_age_ms, uint64_t at);
 
 	/* Connections and commands under way. */
 	void (*usage)(struct mount *m, uint32_t *ret_connections, uint32_t *ret_commands);

@@ -202,8 +202,7 @@ static cJSON *make_environment(const struct run_child *child)
 		cJSON_AddStringToObject(environment, settings[i][1], value);
 		cJSON_AddStringToObject(environment, settings[i][2], value);
 	}
-	cJSON_ArrayForEach(item, child->environment)
-	{
+	cJSON_ArrayForEach(item, child->environment) {
 		cJSON_DeleteItemFromObjectCaseSensitive(environment, item->string);
 		cJSON_AddStringToObject(environment, item->string, item->valuestring);
 	}

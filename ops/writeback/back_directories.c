@@ -298,7 +298,7 @@ static void take_change(void *user, const struct change *change)
 		forget_removals(b, change->path);
 	if (change->kind == CHANGE_RESCAN)
 		TAILQ_FOREACH(name, &b->retired, retired)
-	name->is_removed = false;
+			name->is_removed = false;
 	if (change->kind == CHANGE_ENTRY) {
 		node = back_real_node(b, &change->attributes.id);
 		name = back_any_name(b, change->path);

@@ -320,8 +320,8 @@ static struct operation *find_operation(struct writeback *b, uint64_t sequence)
 	struct operation *operation;
 
 	TAILQ_FOREACH(operation, &b->operations, link)
-	if (operation->sequence >= sequence)
-		break;
+		if (operation->sequence >= sequence)
+			break;
 	return operation && operation->sequence == sequence ? operation : NULL;
 }
 
@@ -425,8 +425,8 @@ static void drop_stored(struct writeback *b)
 	struct operation *operation;
 
 	TAILQ_FOREACH(operation, &b->operations, link)
-	if (!operation->node->content)
-		back_content_drop(b, operation->node);
+		if (!operation->node->content)
+			back_content_drop(b, operation->node);
 }
 
 static void recover_made(struct writeback *b, const struct record *record, const char *payload)

@@ -299,8 +299,7 @@ int dropper_drop(
 	return kernel_inode_of(inode) == NONE ? -ENOENT : 0;
 }
 
-int dropper_drop_foreign(
-	struct dropper *d, struct inode *inode, const struct inode_version *found)
+int dropper_drop_foreign(struct dropper *d, struct inode *inode, const struct inode_version *found)
 {
 	return dropper_drop(d, inode, true, found);
 }

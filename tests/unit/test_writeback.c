@@ -1609,7 +1609,7 @@ static void let_time_pass(struct workspace *w)
 
 	writeback_lock(b);
 	TAILQ_FOREACH(name, &b->retired, retired)
-	name->retired_ms -= 60000;
+		name->retired_ms -= 60000;
 	writeback_unlock(b);
 }
 

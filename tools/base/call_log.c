@@ -44,8 +44,9 @@ static char *detail(const struct tool_call *call, bool *redacted)
 		if (tool_string(call, names[i]))
 			r = buffer_append_string(&line, tool_string(call, names[i]));
 	if (line.size && cJSON_IsArray(words))
-		cJSON_ArrayForEach(word, words) if (cJSON_IsString(word) && r == 0) r =
-			buffer_printf(&line, " %s", word->valuestring);
+		cJSON_ArrayForEach(word, words)
+			if (cJSON_IsString(word) && r == 0)
+				r = buffer_printf(&line, " %s", word->valuestring);
 	text = r == 0 && line.size ? buffer_steal_string(&line) : NULL;
 	return text && redact_line(&safe, text, redacted) == 0 ? buffer_steal_string(&safe) : NULL;
 }

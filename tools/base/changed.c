@@ -104,8 +104,9 @@ static cJSON *sorted(const cJSON *changed)
 
 	if (!texts)
 		return NULL;
-	cJSON_ArrayForEach(item, changed) if (cJSON_IsString(item)) texts[used++] =
-		item->valuestring;
+	cJSON_ArrayForEach(item, changed)
+		if (cJSON_IsString(item))
+			texts[used++] = item->valuestring;
 	qsort(texts, used, sizeof(*texts), by_path);
 	return cJSON_CreateStringArray(texts, (int)used);
 }
@@ -143,8 +144,7 @@ void changed_add(struct tool_call *call, const cJSON *changed, bool truncated)
 		return;
 	g.list = cJSON_AddArrayToObject(call->data, "changed");
 	in_order = sorted(changed);
-	cJSON_ArrayForEach(item, in_order)
-	{
+	cJSON_ArrayForEach(item, in_order) {
 		if (!gone || !path_is_within(item->valuestring, gone))
 			gone = add_one(&g, item);
 	}
@@ -161,8 +161,7 @@ int changed_tell(struct tool_call *call)
 
 	if (!count)
 		return 0;
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (told == TOLD_MAX)
 			break;
 		if (buffer_printf(&names, told++ ? ", " : "[Changed: ") < 0 ||

@@ -30,8 +30,7 @@ static const cJSON *find_property(const cJSON *schema, const char *name, size_t 
 {
 	const cJSON *property;
 
-	cJSON_ArrayForEach(property, properties_of(schema))
-	{
+	cJSON_ArrayForEach(property, properties_of(schema)) {
 		size_t i = 0;
 
 		while (i < length && (property->string[i] == name[i] ||
@@ -165,8 +164,7 @@ static bool find_option(const cJSON *schema, const char *name, size_t length, st
 	struct option option = {.property = find_property(schema, name, length)};
 
 	if (!option.property) {
-		cJSON_ArrayForEach(list, properties_of(schema))
-		{
+		cJSON_ArrayForEach(list, properties_of(schema)) {
 			if (option.property || !is_object_list(list))
 				continue;
 			option.property = find_property(json_member(list, "items"), name, length);
@@ -193,8 +191,7 @@ static int take_word(
 {
 	const cJSON *name;
 
-	cJSON_ArrayForEach(name, json_member(schema, "required"))
-	{
+	cJSON_ArrayForEach(name, json_member(schema, "required")) {
 		const cJSON *property = json_member(properties_of(schema), name->valuestring);
 
 		if (is_type(property, "string") && !json_member(arguments, name->valuestring))
@@ -257,8 +254,7 @@ static int help_for(const cJSON *schema, const char *indent, struct buffer *out)
 	const cJSON *property;
 	int r = 0;
 
-	cJSON_ArrayForEach(property, properties_of(schema))
-	{
+	cJSON_ArrayForEach(property, properties_of(schema)) {
 		const char *description = json_text(property, "description");
 		cleanup_free char *fallback = NULL, *name = strdup(property->string);
 

@@ -20,9 +20,9 @@ int schema_requires(const cJSON *schema, const char *name)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item,
-		json_member(schema, "required")) if (cJSON_IsString(item) &&
-						     strcmp(item->valuestring, name) == 0) return 1;
+	cJSON_ArrayForEach(item, json_member(schema, "required"))
+		if (cJSON_IsString(item) && strcmp(item->valuestring, name) == 0)
+			return 1;
 	return 0;
 }
 
@@ -54,7 +54,9 @@ static bool is_listed(const cJSON *list, const cJSON *value)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, list) if (cJSON_Compare(item, value, true)) return true;
+	cJSON_ArrayForEach(item, list)
+		if (cJSON_Compare(item, value, true))
+			return true;
 	return false;
 }
 
@@ -79,8 +81,7 @@ static int refuse_other(struct buffer *problem, const char *where, const cJSON *
 	const char *separator = "";
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, allowed)
-	{
+	cJSON_ArrayForEach(item, allowed) {
 		cleanup_free char *text = cJSON_PrintUnformatted(item);
 
 		if (r == 0)
@@ -145,8 +146,7 @@ static int refuse_name(
 	const char *separator = "";
 	const cJSON *property;
 
-	cJSON_ArrayForEach(property, properties)
-	{
+	cJSON_ArrayForEach(property, properties) {
 		if (r == 0)
 			r = buffer_printf(problem, "%s%s", separator, property->string);
 		separator = ", ";
@@ -160,8 +160,7 @@ static int check_names(
 	const cJSON *properties = json_member(schema, "properties"), *item;
 	const cJSON *more = json_member(schema, "additionalProperties");
 
-	cJSON_ArrayForEach(item, value)
-	{
+	cJSON_ArrayForEach(item, value) {
 		if (json_member(properties, item->string)) {
 			if (item != json_member(value, item->string))
 				return refuse(problem, "\"%s\" is given twice", item->string);
@@ -190,8 +189,7 @@ static int check_object(
 
 	if (r < 0)
 		return r;
-	cJSON_ArrayForEach(property, json_member(schema, "properties"))
-	{
+	cJSON_ArrayForEach(property, json_member(schema, "properties")) {
 		cJSON *item = json_member(value, property->string);
 		const cJSON *fallback = json_member(property, "default");
 		char name[256];
@@ -224,8 +222,7 @@ static int check_array(const cJSON *schema, cJSON *value, const char *where, str
 
 	if (!items)
 		return 0;
-	cJSON_ArrayForEach(item, value)
-	{
+	cJSON_ArrayForEach(item, value) {
 		char name[256];
 
 		snprintf(name, sizeof(name), "%s[%u]", where, index++);

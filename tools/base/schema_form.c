@@ -75,8 +75,7 @@ static bool each(const cJSON *list, bool (*is_good)(const cJSON *value))
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (!is_good(item))
 			return false;
 	}
@@ -167,8 +166,7 @@ static int check_keyword(
 		return check_pattern(value->valuestring, where, problem);
 	if (form != FORM_SCHEMAS && form != FORM_PROPERTIES && form != FORM_PATTERNS)
 		return 0;
-	cJSON_ArrayForEach(item, value)
-	{
+	cJSON_ArrayForEach(item, value) {
 		if (form == FORM_PATTERNS && r == 0)
 			r = check_pattern(item->string, where, problem);
 		if (r == 0)

@@ -39,8 +39,7 @@ int custom_bus_join(
 		.conversation = conversation ? strdup(conversation) : NULL,
 		.channels = cJSON_CreateObject()};
 	/* The process will subscribe itself, but must not miss the event that it is started for. */
-	cJSON_ArrayForEach(channel, source->channels)
-	{
+	cJSON_ArrayForEach(channel, source->channels) {
 		if (cJSON_IsString(channel))
 			cJSON_AddTrueToObject(member->channels, channel->valuestring);
 	}

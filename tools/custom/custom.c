@@ -337,8 +337,7 @@ static void take_source(struct custom_findings *findings, struct custom_source *
 			strdup(source->entry.problem));
 		return;
 	}
-	cJSON_ArrayForEach(tool, cJSON_GetObjectItemCaseSensitive(description, "tools"))
-	{
+	cJSON_ArrayForEach(tool, cJSON_GetObjectItemCaseSensitive(description, "tools")) {
 		take_tool(findings, source, tool, settings);
 	}
 }

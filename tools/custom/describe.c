@@ -35,8 +35,7 @@ char *custom_stamp(const struct custom_entry *entry)
 	add_stamp(&stamp, entry->path);
 	if (manifest)
 		add_stamp(&stamp, manifest);
-	cJSON_ArrayForEach(word, entry->argv)
-	{
+	cJSON_ArrayForEach(word, entry->argv) {
 		buffer_printf(&stamp, "%s;", word->valuestring);
 		if (strchr(word->valuestring, '/'))
 			add_stamp(&stamp, word->valuestring);

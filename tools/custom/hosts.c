@@ -312,8 +312,7 @@ static bool waits_for(const struct custom_source *source, const char *channel)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, source->channels)
-	{
+	cJSON_ArrayForEach(item, source->channels) {
 		if (cJSON_IsString(item) && strcmp(item->valuestring, channel) == 0)
 			return source->lives;
 	}

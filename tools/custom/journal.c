@@ -422,8 +422,9 @@ static cJSON *text_blocks(const cJSON *result)
 		cJSON_AddStringToObject(why, "text", json_text(result, "message"));
 		cJSON_AddItemToArray(blocks, why);
 	}
-	cJSON_ArrayForEach(block, content) if (json_text(block, "text"))
-		cJSON_AddItemToArray(blocks, cJSON_Duplicate(block, true));
+	cJSON_ArrayForEach(block, content)
+		if (json_text(block, "text"))
+			cJSON_AddItemToArray(blocks, cJSON_Duplicate(block, true));
 	return blocks;
 }
 

@@ -134,8 +134,7 @@ static const char **exec_argv(const cJSON *message)
 	if (count < 1 || count > EXEC_WORDS_MAX)
 		return NULL;
 	argv = calloc((size_t)count + 1, sizeof(*argv));
-	cJSON_ArrayForEach(word, list)
-	{
+	cJSON_ArrayForEach(word, list) {
 		if (argv && cJSON_IsString(word))
 			argv[i++] = word->valuestring;
 	}

@@ -85,8 +85,7 @@ static int take_command(const struct tool_session *session, struct custom_entry 
 	if (!cJSON_IsArray(command) || !command->child)
 		return -EINVAL;
 	entry->argv = cJSON_CreateArray();
-	cJSON_ArrayForEach(word, command)
-	{
+	cJSON_ArrayForEach(word, command) {
 		if (!cJSON_IsString(word))
 			return -EINVAL;
 		cJSON_AddItemToArray(entry->argv, make_word(session, entry, word->valuestring));
@@ -129,8 +128,7 @@ void custom_manifest_server(
 	words = cJSON_CreateArray();
 	if (command)
 		cJSON_AddItemToArray(words, command);
-	cJSON_ArrayForEach(word, args)
-	{
+	cJSON_ArrayForEach(word, args) {
 		cJSON_AddItemToArray(words, cJSON_Duplicate(word, true));
 	}
 	cJSON_AddItemToObject(server, "command", words);

@@ -96,8 +96,7 @@ static cJSON *fill_in(struct client *client, const cJSON *params)
 		cJSON_Delete(content);
 		return NULL;
 	}
-	cJSON_ArrayForEach(field, fields)
-	{
+	cJSON_ArrayForEach(field, fields) {
 		cJSON *value = ask_field(client, title ? title : "", field);
 
 		if (!value) {

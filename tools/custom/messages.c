@@ -23,8 +23,7 @@ static void add_text(struct buffer *text, const cJSON *content)
 
 	if (cJSON_IsString(content))
 		buffer_append_string(text, content->valuestring);
-	cJSON_ArrayForEach(block, content)
-	{
+	cJSON_ArrayForEach(block, content) {
 		const char *part = json_text(block, "text");
 
 		if (part)

@@ -340,8 +340,7 @@ static bool wants(const cJSON *settings, const char *whose)
 
 	if (!cJSON_IsArray(list))
 		return true;
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (cJSON_IsString(item) && strcmp(item->valuestring, whose) == 0)
 			return true;
 	}
@@ -366,8 +365,7 @@ int custom_find(const struct custom_options *options, const struct tool_session 
 		take_place(&finder, own);
 	take_project(&finder);
 	finder.origin = "\"tools\" in tools.json";
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(settings, "tools"))
-	{
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(settings, "tools")) {
 		if (cJSON_IsString(item))
 			take_named(&finder, item->valuestring);
 	}

@@ -60,8 +60,7 @@ static void add_manifest(struct pairs *pairs, const struct custom_entry *entry)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(entry->manifest, "env"))
-	{
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(entry->manifest, "env")) {
 		if (cJSON_IsString(item))
 			pair_add(pairs, item->string, item->valuestring);
 		else if (cJSON_IsTrue(item))
@@ -131,8 +130,7 @@ static cJSON *limited_words(const struct custom_entry *entry)
 	cJSON *words = cJSON_CreateStringArray(shell, array_size(shell));
 	const cJSON *word;
 
-	cJSON_ArrayForEach(word, entry->argv)
-	{
+	cJSON_ArrayForEach(word, entry->argv) {
 		cJSON_AddItemToArray(words, cJSON_Duplicate(word, true));
 	}
 	return words;
@@ -269,7 +267,8 @@ static int start_command(const struct tool_session *session, const struct custom
 	if (far)
 		request = workspace_request(session, words, &pairs, call);
 	add_basics(&pairs);
-	cJSON_ArrayForEach(word, words) argv[i++] = word->valuestring;
+	cJSON_ArrayForEach(word, words)
+		argv[i++] = word->valuestring;
 	exec.environment = (const char *const *)pairs.list;
 	exec.argv = argv;
 	if (far && request) {

@@ -54,8 +54,7 @@ static int join_text(struct tool_call *call, const cJSON *content, struct buffer
 		return buffer_append_string(text,
 			"[The content of the result was left out: it is neither a string nor a "
 			"list of blocks.]\n");
-	cJSON_ArrayForEach(block, content)
-	{
+	cJSON_ArrayForEach(block, content) {
 		const char *type = json_text(block, "type"), *part = json_text(block, "text");
 
 		if (r == 0 && text->size && text->data[text->size - 1] != '\n')

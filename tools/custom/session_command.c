@@ -31,8 +31,7 @@ static int show(void)
 	cJSON *list = custom_journal_list(session);
 	const cJSON *entry;
 
-	cJSON_ArrayForEach(entry, list)
-	{
+	cJSON_ArrayForEach(entry, list) {
 		bool counts = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(entry, "on_branch"));
 
 		fputs(counts ? "* " : "  ", stdout);

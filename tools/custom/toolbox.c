@@ -46,8 +46,7 @@ static char *make_lines(const cJSON *arguments)
 	struct buffer lines cleanup_buffer = {0};
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, arguments)
-	{
+	cJSON_ArrayForEach(item, arguments) {
 		cleanup_free char *text =
 			cJSON_IsString(item) ? NULL : cJSON_PrintUnformatted(item);
 

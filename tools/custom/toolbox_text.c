@@ -100,8 +100,7 @@ static cJSON *schema_of_args(const cJSON *args)
 	cJSON *schema = empty_schema();
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, args)
-	{
+	cJSON_ArrayForEach(item, args) {
 		const char *type = cJSON_GetStringValue(cJSON_GetArrayItem(item, 0));
 		const char *description = cJSON_GetStringValue(cJSON_GetArrayItem(item, 1));
 		cleanup_free char *line = NULL;
@@ -141,8 +140,7 @@ static const char *what_is_wrong(const cJSON *description)
 
 	if (!cJSON_IsArray(tools))
 		return "\"tools\" must be a list";
-	cJSON_ArrayForEach(tool, tools)
-	{
+	cJSON_ArrayForEach(tool, tools) {
 		const cJSON *schema = cJSON_GetObjectItemCaseSensitive(tool, "parameters");
 
 		if (!json_text(tool, "name"))

@@ -216,8 +216,7 @@ static void add_messages(cJSON *content, const struct tool_call *call)
 	cJSON *messages = custom_messages_take(tool_conversation(call));
 	const cJSON *message;
 
-	cJSON_ArrayForEach(message, messages)
-	{
+	cJSON_ArrayForEach(message, messages) {
 		add_text(content,
 			cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(message, "text")));
 		if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(message, "display")))

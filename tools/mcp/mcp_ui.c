@@ -73,8 +73,7 @@ static cJSON *read_value(const struct tool_question *question, const cJSON *resu
 		return NULL;
 	if (question->kind != TOOL_ASK_SELECT)
 		return cJSON_Duplicate(value, true);
-	cJSON_ArrayForEach(option, question->options)
-	{
+	cJSON_ArrayForEach(option, question->options) {
 		if (cJSON_Compare(option, value, true))
 			return cJSON_Duplicate(value, true);
 	}

@@ -128,8 +128,7 @@ static const char *unknown_key(const cJSON *object, const char *const *known, si
 {
 	const cJSON *member;
 
-	cJSON_ArrayForEach(member, object)
-	{
+	cJSON_ArrayForEach(member, object) {
 		size_t i = 0;
 
 		while (i < count && strcmp(member->string, known[i]) != 0)
@@ -212,14 +211,12 @@ int permissions_parse(struct permissions *permissions, enum permission_source so
 		buffer_append_string(problem, "\"permissions\" must be a list of rules");
 		r = -EINVAL;
 	}
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		number++;
 		if (r == 0)
 			r = parse_rule(permissions, source, item, number, problem);
 	}
-	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(root, "tools"))
-	{
+	cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(root, "tools")) {
 		if (source == PERMISSION_FROM_USER && cJSON_IsString(item))
 			guard_add(item->valuestring);
 	}

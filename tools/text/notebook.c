@@ -43,8 +43,7 @@ static int append_text(struct buffer *out, const cJSON *text, const char *betwee
 	const cJSON *lines = cJSON_IsArray(text) ? text : NULL, *line;
 	int r = cJSON_IsString(text) ? append_plain(out, text->valuestring) : 0;
 
-	cJSON_ArrayForEach(line, lines)
-	{
+	cJSON_ArrayForEach(line, lines) {
 		if (r == 0 && cJSON_IsString(line))
 			r = append_plain(out, line->valuestring);
 		if (r == 0 && line->next)
@@ -60,8 +59,7 @@ static size_t text_bytes(const cJSON *text)
 	size_t bytes = cJSON_IsString(text) ? strlen(text->valuestring) : 0;
 	const cJSON *lines = cJSON_IsArray(text) ? text : NULL, *line;
 
-	cJSON_ArrayForEach(line, lines)
-	{
+	cJSON_ArrayForEach(line, lines) {
 		if (cJSON_IsString(line))
 			bytes += strlen(line->valuestring);
 	}
@@ -74,8 +72,7 @@ static int append_data(struct buffer *out, const cJSON *data)
 	const cJSON *plain = json_member(data, "text/plain"), *form;
 	int r = append_text(out, plain, "");
 
-	cJSON_ArrayForEach(form, data)
-	{
+	cJSON_ArrayForEach(form, data) {
 		bool is_image = strncmp(form->string, "image/", 6) == 0;
 		char size[32];
 
@@ -119,8 +116,7 @@ static int append_cell(struct buffer *out, const cJSON *cell, const char *langua
 		r = append_text(out, json_member(cell, "source"), "");
 	if (r == 0 && cJSON_GetArraySize(json_member(cell, "outputs")))
 		r = buffer_printf(out, "[Output of cell %u]\n", number);
-	cJSON_ArrayForEach(output, json_member(cell, "outputs"))
-	{
+	cJSON_ArrayForEach(output, json_member(cell, "outputs")) {
 		if (r == 0)
 			r = append_output(out, output);
 	}
@@ -138,8 +134,7 @@ int notebook_text(const char *json, size_t size, struct buffer *out)
 
 	if (!language)
 		language = json_text(json_member(metadata, "kernelspec"), "language");
-	cJSON_ArrayForEach(cell, cells)
-	{
+	cJSON_ArrayForEach(cell, cells) {
 		if (r == 0)
 			r = append_cell(out, cell, language ? language : "code", ++number);
 	}

@@ -156,8 +156,7 @@ static bool is_there(const cJSON *sources, const char *url)
 	size_t length = strcspn(url, "#");
 	const cJSON *source;
 
-	cJSON_ArrayForEach(source, sources)
-	{
+	cJSON_ArrayForEach(source, sources) {
 		const char *other = json_text(source, "url");
 
 		if (other && strcspn(other, "#") == length && strncmp(url, other, length) == 0)

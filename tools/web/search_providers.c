@@ -24,8 +24,7 @@ static int read_list(const cJSON *list, const char *snippet, cJSON *sources)
 	const cJSON *item;
 	int r = 0;
 
-	cJSON_ArrayForEach(item, list)
-	{
+	cJSON_ArrayForEach(item, list) {
 		if (r == 0)
 			r = search_add(sources, json_text(item, "title"), json_text(item, "url"),
 				json_text(item, snippet));
