@@ -56,7 +56,7 @@ static int send_names(struct search *search)
 	int r = 0;
 
 	if (search->names.size)
-		r = control_send(search->connection->fd, CONTROL_STDOUT, search->names.data,
+		r = control_send(search->connection->fd, CONTROL_UNMATCHED, search->names.data,
 			search->names.size);
 	search->names.size = 0;
 	return r;
@@ -98,7 +98,7 @@ static int send_lines(struct search *search, const struct dir_entry *entry)
 		record_excerpt(search, entry) < 0)
 		return -ENOMEM;
 	return control_send(
-		search->connection->fd, CONTROL_STDERR, search->lines.data, search->lines.size);
+		search->connection->fd, CONTROL_EXCERPT, search->lines.data, search->lines.size);
 }
 
 /* Leaves out files that are open for writing here: the workspace may not have their content. */

@@ -49,12 +49,12 @@
  *                    Before a tool walks through the directory: what it will need comes here, in
  *                    about one round trip, but for what .gitignore files leave out.  With texts
  *                    (at most 8), files are looked through at the workspace; names: a glob
- *                    without '/', for their names.  STDOUT: paths of files, from the directory
- *                    on, each with a NUL, in which none of the texts is; other files may have
- *                    one.  With context: of files in which one is on few lines, STDERR: a
- *                    frame for each, its path with a NUL, then these lines, with so many around
+ *                    without '/', for their names.  UNMATCHED: paths of files, from the
+ *                    directory on, each with a NUL, in which none of the texts is; other files
+ *                    may have one.  With context: EXCERPT, a frame for each file in which one is
+ *                    on few lines: its path with a NUL, then these lines, with so many around
  *                    each, as ops/support/excerpt.h has them.  At last CONTROL_JSON {told: the
- *                    number of the former}.  No STDOUT or STDERR where that would be no use.
+ *                    number of UNMATCHED files}.  Neither where that would be no use.
  *
  * Strings are bytes: those that are not UTF-8 go through as they are.
  * Integers beyond 2^53 do not occur.  Threads: a connection belongs to one thread, but one
@@ -82,6 +82,8 @@ enum control_frame_type {
 	CONTROL_STDERR = 'E',
 	CONTROL_STDOUT_END = 'Z', /* of a connection: no more CONTROL_STDOUT comes */
 	CONTROL_LISTENING = 'P',  /* payload: u16 port, little-endian */
+	CONTROL_UNMATCHED = 'U',  /* of a search */
+	CONTROL_EXCERPT = 'C',    /* of a search */
 	CONTROL_EXIT = 'X',       /* payload: JSON {exit_code, signal, timed_out,
 				   * changed: [paths], changed_truncated, first_seq, last_seq,
 				   * call_ended, path: with exit code 127, the PATH there} */

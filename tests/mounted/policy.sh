@@ -102,9 +102,9 @@ ask_for_search() {
 		while True:
 		    size, kind = struct.unpack("<IB", take(5))
 		    payload = take(size)
-		    if chr(kind) == "O":
+		    if chr(kind) == "U":
 		        told += payload.decode().split("\0")[:-1]
-		    elif chr(kind) == "E":
+		    elif chr(kind) == "C":
 		        told.append(payload.decode().replace("\0", "=").replace("\n", ";"))
 		    else:
 		        break

@@ -81,9 +81,9 @@ static int take_frame(struct ahead *ahead, enum control_frame_type type, struct 
 {
 	if (ahead->paths.size + ahead->lines.size > TOLD_MAX_BYTES)
 		return -E2BIG;
-	if (type == CONTROL_STDOUT)
+	if (type == CONTROL_UNMATCHED)
 		return buffer_append(&ahead->paths, payload->data, payload->size);
-	if (type != CONTROL_STDERR || !memchr(payload->data, '\0', payload->size))
+	if (type != CONTROL_EXCERPT || !memchr(payload->data, '\0', payload->size))
 		return -ENODATA;
 	/* Reserve both first: a size without its frame would make the list unreadable. */
 	if (buffer_reserve(&ahead->lines, sizeof(payload->size) + payload->size) < 0)
