@@ -9,11 +9,14 @@
 struct cJSON;
 struct mount_options;
 
-enum finding { FOUND_GOOD, FOUND_WARNING, FOUND_FAULT };
+/* A note: something optional is missing, or is worth knowing; everything works. */
+enum finding { FOUND_GOOD, FOUND_NOTE, FOUND_WARNING, FOUND_FAULT };
 
 struct report {
 	char fact[PATH_MAX + 512];
-	const char *remedy; /* static; NULL: none is needed, or `fact` has it */
+	/* Static: a line for a shell, with sudo where it needs root; explanations belong to the
+	 * fact.  NULL: no command helps. */
+	const char *remedy;
 };
 
 /* Fills in the report; returns `finding`. */

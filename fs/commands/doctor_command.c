@@ -47,16 +47,31 @@ enum finding doctor_say(
 	return finding;
 }
 
-static void add_to_json(
-	cJSON *checks, const char *check, const char *finding, const struct report *report)
+/* For root, who may have no sudo, without that. */
+static char *remedy_here(const char *remedy)
+{
+	static const char sudo[] = "sudo ";
+	cleanup_buffer struct buffer text = {0};
+	const char *at;
+
+	while (geteuid() == 0 && (at = strstr(remedy, sudo))) {
+		buffer_append(&text, remedy, (size_t)(at - remedy));
+		remedy = at + strlen(sudo);
+	}
+	buffer_append_string(&text, remedy);
+	return buffer_steal_string(&text);
+}
+
+static void add_to_json(cJSON *checks, const char *check, const char *finding,
+	const struct report *report, const char *remedy)
 {
 	cJSON *object = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(object, "check", check);
 	cJSON_AddStringToObject(object, "finding", finding);
 	cJSON_AddStringToObject(object, "fact", report->fact);
-	if (report->remedy)
-		cJSON_AddStringToObject(object, "remedy", report->remedy);
+	if (remedy)
+		cJSON_AddStringToObject(object, "remedy", remedy);
 	cJSON_AddItemToArray(checks, object);
 }
 
@@ -65,20 +80,23 @@ void doctor_tell(
 {
 	static const char *const words[] = {
 		[FOUND_GOOD] = "ok",
+		[FOUND_NOTE] = "note",
 		[FOUND_WARNING] = "warning",
 		[FOUND_FAULT] = "fault",
 	};
 
+	cleanup_free char *remedy = report->remedy ? remedy_here(report->remedy) : NULL;
+
 	doctor->faults += finding == FOUND_FAULT;
 	if (doctor->checks) {
-		add_to_json(doctor->checks, check, words[finding], report);
+		add_to_json(doctor->checks, check, words[finding], report, remedy);
 		return;
 	}
 	printf("%-7s  %-13s  ", words[finding], check);
 	visible_print(stdout, report->fact, strlen(report->fact), VISIBLE_INDENT);
 	putchar('\n');
-	if (report->remedy)
-		printf("%26s%s\n", "-> ", report->remedy);
+	if (remedy)
+		printf("%26s%s\n", "-> ", remedy);
 }
 
 /* ---- Checks ----------------------------------------------------------------------------- */
@@ -86,17 +104,17 @@ void doctor_tell(
 static enum finding check_device(struct report *report)
 {
 	cleanup_fd int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	const char *remedy = "modprobe fuse (as root), and see dmesg";
+	const char *remedy = "sudo modprobe fuse", *hint = "";
 
 	if (fd >= 0)
 		return doctor_say(report, FOUND_GOOD, NULL, "/dev/fuse can be opened");
 	if (errno == ENOENT)
-		remedy = "modprobe fuse (as root); in a container, start it with --device "
-			 "/dev/fuse --cap-add SYS_ADMIN";
-	else if (errno == EACCES || errno == EPERM)
-		remedy = "chmod 666 /dev/fuse (as root); in a container, allow the device with "
-			 "--device /dev/fuse";
-	return doctor_say(report, FOUND_FAULT, remedy, "/dev/fuse: %s", strerror(errno));
+		hint = "; a container needs --device /dev/fuse --cap-add SYS_ADMIN";
+	else if (errno == EACCES || errno == EPERM) {
+		remedy = "sudo chmod 666 /dev/fuse";
+		hint = "; a container needs --device /dev/fuse";
+	}
+	return doctor_say(report, FOUND_FAULT, remedy, "/dev/fuse: %s%s", strerror(errno), hint);
 }
 
 /* Looks at CapEff of proc(5): mount(2) needs bit 21, CAP_SYS_ADMIN. */
@@ -118,8 +136,9 @@ static enum finding check_right(struct report *report)
 		return doctor_say(report, FOUND_GOOD, NULL, "a user mounts with fusermount3");
 	if (may_mount())
 		return doctor_say(report, FOUND_GOOD, NULL, "root has CAP_SYS_ADMIN");
-	return doctor_say(report, FOUND_FAULT, "start the container with --cap-add SYS_ADMIN",
-		"root lacks the capability CAP_SYS_ADMIN and cannot mount");
+	return doctor_say(report, FOUND_FAULT, NULL,
+		"root lacks the capability CAP_SYS_ADMIN and cannot mount; a container gets it by "
+		"--cap-add SYS_ADMIN");
 }
 
 static enum finding check_fusermount(struct report *report)
@@ -128,12 +147,14 @@ static enum finding check_fusermount(struct report *report)
 	struct stat attributes;
 
 	if (!path)
-		return doctor_say(report, geteuid() == 0 ? FOUND_WARNING : FOUND_FAULT,
-			"apt-get install fuse3", "fusermount3 is not in PATH");
+		return doctor_say(report, geteuid() == 0 ? FOUND_NOTE : FOUND_FAULT,
+			"sudo apt-get install fuse3", "fusermount3 is not in PATH");
 	if (geteuid() == 0 || (stat(path, &attributes) == 0 && (attributes.st_mode & S_ISUID) &&
 				      attributes.st_uid == 0))
 		return doctor_say(report, FOUND_GOOD, NULL, "%s exists", path);
-	return doctor_say(report, FOUND_FAULT, "chown root FILE && chmod u+s FILE (as root)",
+	return doctor_say(report, FOUND_FAULT,
+		"sudo chown root \"$(command -v fusermount3)\" && "
+		"sudo chmod u+s \"$(command -v fusermount3)\"",
 		"%s is not setuid root: only root can mount", path);
 }
 
@@ -147,9 +168,8 @@ static enum finding check_mount_8(struct report *report)
 		(is_usual && access("/sbin/mount.fuse", X_OK) == 0))
 		return doctor_say(report, FOUND_GOOD, NULL,
 			"'mount -t fuse.isthmus' and lines of /etc/fstab work");
-	return doctor_say(report, FOUND_WARNING,
-		"if you want them: ln -s \"$(command -v isthmus)\" /sbin/mount.fuse.isthmus (as "
-		"root)",
+	return doctor_say(report, FOUND_NOTE,
+		"sudo ln -s \"$(command -v isthmus)\" /sbin/mount.fuse.isthmus",
 		"'mount -t fuse.isthmus' and lines of /etc/fstab do not find isthmus");
 }
 
@@ -164,8 +184,7 @@ static enum finding check_allow_other(struct report *report)
 				  strlen("user_allow_other")) == 0;
 	if (allowed)
 		return doctor_say(report, FOUND_GOOD, NULL, "-o allow_other works for all users");
-	return doctor_say(report, FOUND_WARNING,
-		"if you want it: echo user_allow_other >>/etc/fuse.conf (as root)",
+	return doctor_say(report, FOUND_NOTE, "echo user_allow_other | sudo tee -a /etc/fuse.conf",
 		"-o allow_other works for root only");
 }
 
@@ -175,7 +194,7 @@ static enum finding check_ssh(struct report *report)
 
 	if (path)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s exists", path);
-	return doctor_say(report, FOUND_WARNING, "apt-get install openssh-client",
+	return doctor_say(report, FOUND_WARNING, "sudo apt-get install openssh-client",
 		"ssh is not in PATH: no ssh:// workspaces");
 }
 
@@ -185,7 +204,7 @@ static enum finding check_program(struct report *report, const char *name, const
 
 	if (path)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s exists", path);
-	return doctor_say(report, FOUND_FAULT, "install isthmus again (meson install -C build)",
+	return doctor_say(report, FOUND_FAULT, "sudo meson install -C build",
 		"%s was not found beside isthmus: %s", name, loss);
 }
 
@@ -207,25 +226,26 @@ static enum finding check_limit(struct report *report, const char *path, const c
 	unsigned long long limit;
 
 	if (!file || fscanf(file, "%llu", &limit) != 1)
-		return doctor_say(report, FOUND_WARNING,
-			"without inotify, changes by others appear after the time-to-live",
-			"%s: %s", path, strerror(errno));
+		return doctor_say(report, FOUND_WARNING, NULL,
+			"no inotify (%s: %s): changes by others appear after -o ttl", path,
+			strerror(errno));
 	return doctor_say(report, limit >= wanted ? FOUND_GOOD : FOUND_WARNING,
-		limit >= wanted ? NULL : remedy, "inotify: %llu %s per user", limit, name);
+		limit >= wanted ? NULL : remedy, "inotify: %llu %s per user%s", limit, name,
+		limit >= wanted ? "" : ", too few for large local workspaces");
 }
 
 static enum finding check_watches(struct report *report)
 {
 	return check_limit(report, "/proc/sys/fs/inotify/max_user_watches", "watches", 65536,
-		"for large local workspaces: sysctl -w fs.inotify.max_user_watches=65536 (as "
-		"root), and in /etc/sysctl.d/");
+		"sudo sysctl -w fs.inotify.max_user_watches=65536 | sudo tee "
+		"/etc/sysctl.d/60-inotify-watches.conf");
 }
 
 static enum finding check_instances(struct report *report)
 {
 	return check_limit(report, "/proc/sys/fs/inotify/max_user_instances", "instances", 64,
-		"for large local workspaces: sysctl -w fs.inotify.max_user_instances=64 (as "
-		"root), and in /etc/sysctl.d/");
+		"sudo sysctl -w fs.inotify.max_user_instances=64 | sudo tee "
+		"/etc/sysctl.d/60-inotify-instances.conf");
 }
 
 static enum finding check_open_files(struct report *report)
@@ -237,11 +257,12 @@ static enum finding check_open_files(struct report *report)
 	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= 4096)
 		return doctor_say(report, FOUND_GOOD, NULL, "open files: the limit is sufficient");
 	return doctor_say(report, FOUND_WARNING,
-		"raise the hard limit: ulimit -Hn 4096, or /etc/security/limits.conf",
+		"sudo prlimit --pid $$ --nofile=4096 # for this shell; limits.conf(5): for every "
+		"login",
 		"open files: at most %llu per process", (unsigned long long)limit.rlim_max);
 }
 
-/* Warns only if an administrator can switch it on: most kernels do not support it. */
+/* A note only if an administrator can switch it on: most kernels do not support it. */
 static enum finding check_io_uring(struct report *report)
 {
 	cleanup_file FILE *file = fopen("/sys/module/fuse/parameters/enable_uring", "re");
@@ -253,9 +274,9 @@ static enum finding check_io_uring(struct report *report)
 	if (letter != 'N')
 		return doctor_say(report, FOUND_GOOD, NULL,
 			"not supported for FUSE by this kernel; /dev/fuse is used");
-	return doctor_say(report, FOUND_WARNING,
-		"if you want it: echo Y >/sys/module/fuse/parameters/enable_uring (as root), and "
-		"for later boots fuse.enable_uring=1 on the kernel's command line",
+	return doctor_say(report, FOUND_NOTE,
+		"echo Y | sudo tee /sys/module/fuse/parameters/enable_uring # "
+		"fuse.enable_uring=1 on the kernel's command line: at each boot",
 		"off in the kernel: -o io_uring, which is faster, does not work");
 }
 
@@ -267,8 +288,7 @@ static enum finding check_runtime(struct report *report)
 	if (r == 0)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s is private and can be used", path);
 	path = runtime_directory_path();
-	return doctor_say(report, FOUND_FAULT,
-		"set XDG_RUNTIME_DIR to a directory that you own, with mode 0700", "%s: %s",
+	return doctor_say(report, FOUND_FAULT, "export XDG_RUNTIME_DIR=\"$(mktemp -d)\"", "%s: %s",
 		path ? path : "their directory",
 		r == -EPERM ? "belongs to another user, or others can access it" : strerror(-r));
 }

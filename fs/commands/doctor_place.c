@@ -68,11 +68,11 @@ static enum finding check_kernel(const struct place_facts *facts, struct report 
 
 	if (!error)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s", system);
-	return doctor_say(report, FOUND_WARNING,
-		error == ENOSYS ? "Linux 5.6 or newer is faster"
-				: "a newer container engine allows it in its seccomp profile",
-		"%s, without openat2(2) (%s): paths are looked up name by name", system,
-		strerror(error));
+	return doctor_say(report, FOUND_NOTE, NULL,
+		"%s, without openat2(2) (%s): paths are looked up name by name; %s", system,
+		strerror(error),
+		error == ENOSYS ? "Linux 5.6 and newer have it"
+				: "the seccomp profile of a newer container engine allows it");
 }
 
 static enum finding check_user(const struct place_facts *facts, struct report *report)
@@ -88,12 +88,10 @@ static enum finding check_helper(const struct place_facts *facts, struct report 
 	if (!facts->is_remote)
 		return doctor_say(report, FOUND_GOOD, NULL, "not needed");
 	if (strncmp(path, "/memfd:", 7) == 0)
-		return doctor_say(report, FOUND_WARNING,
-			"set XDG_CACHE_HOME there to a directory that you own, that is writable, "
-			"and "
-			"from which programs can run",
-			"there is no directory for isthmus-helper: it runs in memory, and is sent "
-			"again for each mount");
+		return doctor_say(report, FOUND_NOTE, NULL,
+			"isthmus-helper runs in memory, and is sent again for each mount: no "
+			"directory there (XDG_CACHE_HOME) is yours and writable, and lets "
+			"programs run");
 	return doctor_say(report, FOUND_GOOD, NULL, "%s", path);
 }
 
@@ -111,8 +109,9 @@ static enum finding check_shell(const struct place_facts *facts, struct report *
 	if (has_program(facts, "sh"))
 		return doctor_say(report, FOUND_GOOD, NULL, "sh%s",
 			has_program(facts, "bash") ? " and bash" : ", but no bash");
-	return doctor_say(report, FOUND_WARNING, "use an image that has a shell",
-		"none: exec can run programs but no command lines, and the tool bash fails");
+	return doctor_say(report, FOUND_WARNING, NULL,
+		"none: exec can run programs but no command lines, and the tool bash fails; use "
+		"an image that has one");
 }
 
 static enum finding check_programs(const struct place_facts *facts, struct report *report)
@@ -140,19 +139,17 @@ static enum finding check_directory(const struct place_facts *facts, struct repo
 
 	if (!error)
 		return doctor_say(report, FOUND_GOOD, NULL, "%s can be written", path);
-	return doctor_say(report, FOUND_WARNING,
-		error == EROFS ? "mount it with -r, or use a volume"
-			       : "mount it with -r, or name a user who can write it, before \"@\"",
-		"%s cannot be written: %s", path, strerror(error));
+	return doctor_say(report, FOUND_WARNING, NULL,
+		"%s cannot be written: %s; mount it with -r, or %s", path, strerror(error),
+		error == EROFS ? "use a volume" : "name a user who can write it, before \"@\"");
 }
 
 static enum finding check_space(const struct place_facts *facts, struct report *report)
 {
 	long long bytes = number_fact(facts, "free", 10, FREE_WANTED_BYTES);
 
-	return doctor_say(report, bytes < FREE_WANTED_BYTES ? FOUND_WARNING : FOUND_GOOD,
-		bytes < FREE_WANTED_BYTES ? "free space, or use a larger file system" : NULL,
-		"%lld MiB are free there", bytes >> 20);
+	return doctor_say(report, bytes < FREE_WANTED_BYTES ? FOUND_WARNING : FOUND_GOOD, NULL,
+		"%s%lld MiB are free there", bytes < FREE_WANTED_BYTES ? "only " : "", bytes >> 20);
 }
 
 enum { OVERLAY = 0x794c7630, TMPFS = 0x01021994 };
@@ -189,19 +186,18 @@ static enum finding check_file_system(const struct place_facts *facts, struct re
 		return doctor_say(
 			report, FOUND_GOOD, NULL, "type 0x%llx", (unsigned long long)magic);
 	if (file_systems[i].is_shared)
-		return doctor_say(report, FOUND_WARNING,
-			"mount a directory of the file server itself, or use a small -o ttl",
-			"%s: changes by other machines are not reported, and appear late",
+		return doctor_say(report, FOUND_WARNING, NULL,
+			"%s: changes by other machines are not reported, and appear after -o ttl; "
+			"a mount from the file server itself sees them",
 			file_systems[i].name);
 	if (magic == OVERLAY)
-		return doctor_say(report, FOUND_WARNING,
-			"use a volume or a bind mount for files that must outlive the container",
-			"overlay: files belong to the container; a file of the image is copied, "
-			"and "
-			"gets another inode number, when it is first written");
+		return doctor_say(report, FOUND_WARNING, NULL,
+			"overlay: files belong to the container, and go with it unless they are on "
+			"a volume; a file of the image is copied, and gets another inode number, "
+			"when it is first written");
 	if (magic == TMPFS)
-		return doctor_say(report, FOUND_WARNING, "use a volume for files to keep",
-			"tmpfs: files are lost when the place stops");
+		return doctor_say(report, FOUND_WARNING, NULL,
+			"tmpfs: files are lost when the place stops, unless they are on a volume");
 	return doctor_say(report, FOUND_GOOD, NULL, "%s", file_systems[i].name);
 }
 
@@ -222,16 +218,15 @@ static enum finding check_watches(const struct place_facts *facts, struct report
 
 	if (error)
 		return doctor_say(report, FOUND_WARNING,
-			error == EMFILE
-				? "sysctl -w fs.inotify.max_user_instances=512 on that "
-				  "machine (as root)"
-				: "changes by others appear after the time-to-live (-o ttl)",
-			"no inotify: %s", strerror(error));
+			error == EMFILE ? "sudo sysctl -w fs.inotify.max_user_instances=512 # on "
+					  "that machine"
+					: NULL,
+			"no inotify (%s): changes by others appear after -o ttl", strerror(error));
 	if (watches < WATCHES_WANTED)
 		return doctor_say(report, FOUND_WARNING,
-			"for large workspaces: sysctl -w fs.inotify.max_user_watches=65536 on that "
-			"machine (as root); its containers share the limit",
-			"inotify: %lld watches per user", watches);
+			"sudo sysctl -w fs.inotify.max_user_watches=65536 # on that machine, whose "
+			"containers share the limit",
+			"inotify: %lld watches per user, too few for large workspaces", watches);
 	return doctor_say(report, FOUND_GOOD, NULL, "inotify: %lld watches, %s instances", watches,
 		text_fact(facts, "max_user_instances"));
 }
@@ -241,10 +236,10 @@ static enum finding check_open_files(const struct place_facts *facts, struct rep
 	const char *limit = text_fact(facts, "open_files");
 	bool enough = strtoull(limit, NULL, 10) >= OPEN_FILES_WANTED;
 
-	return doctor_say(report, enough ? FOUND_GOOD : FOUND_WARNING,
-		enough ? NULL : "raise the limit there: --ulimit nofile=65536, or limits.conf",
+	return doctor_say(report, enough ? FOUND_GOOD : FOUND_WARNING, NULL,
 		enough ? "open files: the limit is sufficient"
-		       : "open files: at most %s per process",
+		       : "open files: at most %s per process; a container gets more by --ulimit "
+			 "nofile=65536, a machine by limits.conf(5)",
 		limit);
 }
 
@@ -256,11 +251,10 @@ static enum finding check_ids(const struct place_facts *facts, struct report *re
 	if (sscanf(text_fact(facts, "uid_map"), "%llu %llu %llu", &inside, &outside, &count) != 3 ||
 		(inside == outside && count == UINT32_MAX))
 		return doctor_say(report, FOUND_GOOD, NULL, "the same users as on the machine");
-	return doctor_say(report, FOUND_WARNING,
-		"in directories shared with the machine, owners have other numbers, and 65534 "
-		"stands "
-		"for users without a number there",
-		"a user namespace: uid %llu is %llu on the machine", inside, outside);
+	return doctor_say(report, FOUND_NOTE, NULL,
+		"a user namespace: uid %llu is %llu on the machine; in directories shared with it, "
+		"owners have other numbers, and 65534 stands for users without a number there",
+		inside, outside);
 }
 
 static enum finding check_sandboxes(const struct place_facts *facts, struct report *report)
@@ -271,13 +265,15 @@ static enum finding check_sandboxes(const struct place_facts *facts, struct repo
 	if (!error)
 		return doctor_say(report, FOUND_GOOD, NULL, "user namespaces can be made%s",
 			is_filtered ? ", under a seccomp filter" : "");
-	return doctor_say(report, FOUND_WARNING,
-		is_filtered ? "if you want them: start the container with --security-opt "
-			      "seccomp=unconfined, or a profile that allows unshare"
-			    : "if you want them: sysctl user.max_user_namespaces and "
-			      "kernel.unprivileged_userns_clone on that machine",
-		"%suser namespaces are refused (%s): bwrap, browsers and engines may not run there",
-		is_filtered ? "a seccomp filter is on; " : "", strerror(error));
+	return doctor_say(report, FOUND_NOTE,
+		is_filtered ? NULL
+			    : "sudo sysctl -w user.max_user_namespaces=10000 "
+			      "kernel.unprivileged_userns_clone=1 # on that machine",
+		"user namespaces are refused (%s): bwrap, browsers and engines may not run there%s",
+		strerror(error),
+		is_filtered ? "; a container gets them by --security-opt seccomp=unconfined, or a "
+			      "profile that allows unshare"
+			    : "");
 }
 
 static const struct {

@@ -499,6 +499,19 @@ test_doctor_finds_what_is_broken() {
 	grep -q 'apt-get install openssh-client' "$tmp/doctor" || fail "$(cat "$tmp/doctor")"
 }
 
+# What is optional is no warning, and advice can be pasted into a shell.
+test_doctor_advises_by_commands() {
+	local advice
+
+	PATH=/nowhere "$ISTHMUS" doctor >"$tmp/doctor"
+	! grep -E '^warning +(mount\(8\)|io_uring|other users|mount helper)' "$tmp/doctor" || fail "a warning of what is optional"
+	[ "$(id -u)" != 0 ] || grep -q '^note  *mount helper ' "$tmp/doctor" || fail "no note: $(cat "$tmp/doctor")"
+	while read -r advice; do
+		bash -n -c "$advice" || fail "no command: $advice"
+		command -v "${advice%% *}" >/dev/null || [ "${advice%% *}" = sudo ] || fail "no command: $advice"
+	done < <(sed -n 's/^ *-> //p' "$tmp/doctor")
+}
+
 test_doctor_says_what_a_place_is_like() {
 	local code=0
 
