@@ -82,5 +82,6 @@ done
 
 if command -v mandoc >/dev/null; then
 	mandoc -T lint -W warning "$manual" "$tools_manual" || failed=1
+	examples=$(python3 "$sources/tests/docs/examples.py" "$sources"/{fs,tools}/*.[1-8]) || complain "$examples"
 fi
 exit "$failed"
