@@ -12,7 +12,7 @@
 
 static const char usage[] =
 	"usage: isthmus-tools tool NAME [--OPTION VALUE]...   run one tool\n"
-	"       isthmus-tools tool --list [--json]            what there is\n"
+	"       isthmus-tools tool list [--json]              what there is\n"
 	"       isthmus-tools mcp [DIR]                       serve them to an agent\n"
 	"       isthmus-tools session [EVENT]                 where an agent's session is\n"
 	"\n"

@@ -24,7 +24,6 @@ enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 130 };
 
 static const char usage[] =
 	"usage: isthmus tool NAME [--OPTION VALUE]... [VALUE]...\n"
-	"       isthmus tool --list [--json]\n"
 	"       isthmus tool list [--json]        all tools: where each is from, and whether it "
 	"works\n"
 	"       isthmus tool trust [--yes]        trust the project's custom tools\n"
@@ -158,33 +157,6 @@ static int print_json(cJSON *json)
 		return EXIT_FAILED;
 	visible_print(stdout, text, strlen(text), VISIBLE_JSON);
 	putchar('\n');
-	return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
-}
-
-static int list_tools(bool as_json)
-{
-	cJSON *list = cJSON_CreateArray();
-	const struct tool *tool;
-
-	for (size_t i = 0; (tool = registry_at(i)); i++) {
-		cJSON *item;
-
-		if (!as_json) {
-			printf("%-12s %s\n", tool->name, tool->description);
-			continue;
-		}
-		item = cJSON_CreateObject();
-		cJSON_AddStringToObject(item, "name", tool->name);
-		cJSON_AddStringToObject(item, "label", tool->label);
-		cJSON_AddStringToObject(item, "description", tool->description);
-		cJSON_AddStringToObject(item, "level", tool_level_name(tool->level));
-		cJSON_AddItemToObject(item, "input_schema", cJSON_Parse(tool->input_schema));
-		cJSON_AddItemToObject(item, "output_schema", tool_result_schema(tool));
-		cJSON_AddItemToArray(list, item);
-	}
-	if (as_json)
-		return print_json(list);
-	cJSON_Delete(list);
 	return fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -505,13 +477,13 @@ static int manage(int argc, char **argv)
 		return complain("\"%s\" is one word too many", request.argv[0]);
 	if (!request.root)
 		request.custom.root = ".";
-	return strcmp(word, "list") == 0 ? custom_list_command(&request.custom, as_json)
-					 : custom_trust_command(&request.custom, request.yes);
+	return strcmp(word, "trust") == 0 ? custom_trust_command(&request.custom, request.yes)
+					  : custom_list_command(&request.custom, as_json);
 }
 
 static bool is_managing(const char *word)
 {
-	static const char *const words[] = {"list", "trust", "new", "render"};
+	static const char *const words[] = {"list", "--list", "trust", "new", "render"};
 
 	for (size_t i = 0; i < array_size(words); i++)
 		if (strcmp(words[i], word) == 0)
@@ -534,8 +506,6 @@ int tool_command(int argc, char **argv)
 	}
 	if (is_managing(argv[1]))
 		return manage(argc - 1, argv + 1);
-	if (strcmp(argv[1], "--list") == 0)
-		return list_tools(argc > 2 && strcmp(argv[2], "--json") == 0);
 	code = split_words(argc - 2, argv + 2, &request);
 	if (code != EXIT_OK)
 		return code;

@@ -1,6 +1,6 @@
 #include "tools/base/registry.h"
 
-/* All built-in tools, in the order of --list; tool_NAME is defined in tools/tool_*.c. */
+/* All built-in tools, in the order of `tool list`; tool_NAME is defined in tools/tool_*.c. */
 #define TOOLS(X)       \
 	X(read)        \
 	X(write)       \

@@ -76,7 +76,7 @@ done
 for option in $(sed -n 's/^\.It Fl -\([a-z-]*\).*/\1/p' "$tools_manual"); do
 	grep -qE -- "--$option( |\$)" <<<"$tool_help" || complain "tool --$option is in the manual only"
 done
-for tool in $("$tools" tool --list | sed 's/ .*//'); do
+for tool in $("$tools" tool list | sed -n 's/  *built-in .*//p'); do
 	grep -qxF "$tool" <<<"$tool_names" || complain "the tool $tool is not in the manual"
 done
 

@@ -1,4 +1,4 @@
-/* isthmus tool list and isthmus tool trust. */
+/* isthmus tool list (or --list) and isthmus tool trust. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,14 +29,21 @@ static void print_finding(const struct custom_finding *finding)
 	print_row(finding->name, state_names[finding->state], detail ? detail : "");
 }
 
-static void add_row(cJSON *list, const char *name, const char *state, const char *level)
+/* `tool`: NULL if it cannot be used. */
+static void add_row(cJSON *list, const char *name, const char *state, const struct tool *tool)
 {
 	cJSON *item = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(item, "name", name);
 	cJSON_AddStringToObject(item, "state", state);
-	if (level)
-		cJSON_AddStringToObject(item, "level", level);
+	if (tool) {
+		cJSON_AddStringToObject(item, "level", tool_level_name(tool->level));
+		cJSON_AddStringToObject(item, "label", tool->label);
+		cJSON_AddStringToObject(item, "description", tool->description);
+		cJSON_AddItemToObject(item, "input_schema", cJSON_Parse(tool->input_schema));
+		if (tool->data_schema)
+			cJSON_AddItemToObject(item, "data_schema", cJSON_Parse(tool->data_schema));
+	}
 	cJSON_AddItemToArray(list, item);
 }
 
@@ -45,7 +52,7 @@ static void add_finding(cJSON *list, const struct custom_finding *finding)
 	cJSON *item;
 
 	add_row(list, finding->name, state_names[finding->state],
-		finding->tool ? tool_level_name(finding->tool->tool.level) : NULL);
+		finding->tool ? &finding->tool->tool : NULL);
 	item = cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1);
 	cJSON_AddStringToObject(item, "path", finding->entry->path);
 	cJSON_AddStringToObject(item, "origin", finding->entry->origin);
@@ -92,7 +99,7 @@ int custom_list_command(const struct custom_options *options, bool as_json)
 		const struct tool *tool = built_in_at(i);
 
 		if (as_json)
-			add_row(list, tool->name, "built-in", tool_level_name(tool->level));
+			add_row(list, tool->name, "built-in", tool);
 		else
 			print_row(tool->name, "built-in", tool->label);
 	}
