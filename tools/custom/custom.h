@@ -2,7 +2,7 @@
  * tools/custom/custom.h - custom tools: tools that are found on disk.
  *
  * A custom tool is an executable, or a directory with tool.json, in one of the places listed in
- * isthmus-tools(1), CUSTOM TOOLS.  It speaks Amp's toolbox protocol (one process per call, text or
+ * isthmus-custom-tools(7).  It speaks Amp's toolbox protocol (one process per call, text or
  * JSON) or isthmus-tool/1 (JSON lines).  The search starts, and programs run, only when the
  * registry is asked for a name that is not built in, or for all names.
  * Threads: custom_use() first; the others as the registry.

@@ -50,7 +50,8 @@ struct custom_entries {
 	size_t place_count;
 };
 
-/* The user's settings: tools.json, see isthmus-tools(1).  The caller deletes it; NULL: none. */
+/* The user's settings: tools.json, see isthmus-custom-tools(7).  The caller deletes it; NULL: none.
+ */
 cJSON *custom_settings(void);
 
 /* $XDG_CONFIG_HOME/isthmus/NAME, or below ~/.config; the caller frees it.  NULL: no home. */
