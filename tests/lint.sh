@@ -128,12 +128,12 @@ check_lengths() {
 }
 
 check_manuals() {
-	local page
+	local found
 
 	command -v mandoc >/dev/null || return 0
-	while read -r page; do
-		mandoc -T lint -W warning "$page" || complain "$page: see above"
-	done < <(files '*.[1-8]')
+	# isthmus(1) has its examples before the description, for readers.
+	found=$(files '*.[1-8]' | xargs mandoc -T lint -W warning | grep -v ': sections out of conventional order: Sh DESCRIPTION$' || true)
+	[ -z "$found" ] || complain "manual pages:"$'\n'"$found"
 }
 
 # A copy of a FUSE mount keeps the daemon of another test alive.
