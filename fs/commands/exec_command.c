@@ -25,6 +25,7 @@ static const char usage[] =
 	"  -C, --cwd PATH        run in this directory: relative to DIR, or an absolute path on\n"
 	"                        the mount, in the workspace or of the machine there\n"
 	"      --timeout TIME    end the command and all its children after TIME (30, 1.5, 2m)\n"
+	"      --merge           standard error goes to standard output (as 2>&1 does)\n"
 	"  -n, --no-input        do not read standard input: the command has none\n"
 	"  -t, --tty             give the command a terminal\n"
 	"      --call ID         record under this tool-call id\n"
@@ -37,7 +38,7 @@ struct exec_options {
 	const char *cwd;
 	const char *call_id;
 	uint64_t timeout_us;
-	bool tty, no_input;
+	bool tty, no_input, merge;
 	cJSON *environment;
 	char **command;
 };
@@ -85,7 +86,7 @@ static char *request_text(const struct exec_options *options, const char *cwd, b
 	}
 	cJSON_AddBoolToObject(request, "pty", options->tty);
 	cJSON_AddBoolToObject(request, "stdin_closed", no_input);
-	cJSON_AddBoolToObject(request, "merged", exec_client_has_one_output());
+	cJSON_AddBoolToObject(request, "merged", options->merge || exec_client_has_one_output());
 	cJSON_AddBoolToObject(request, "tell_ports", true);
 	exec_client_add_umask(request);
 	text = cJSON_PrintUnformatted(request);
@@ -202,6 +203,7 @@ static int parse_and_run(int argc, char **argv, struct exec_options *options)
 		{"env", 'e', .set = add_variable, .into = options->environment},
 		{"cwd", 'C', .value = &options->cwd},
 		{"timeout", .set = set_timeout, .into = &options->timeout_us},
+		{"merge", .flag = &options->merge},
 		{"no-input", 'n', .flag = &options->no_input},
 		{"tty", 't', .flag = &options->tty},
 		{"call", .value = &options->call_id},

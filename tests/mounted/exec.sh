@@ -385,6 +385,7 @@ test_output_by_one_stream_keeps_its_order() {
 
 	for i in $(seq 20); do
 		expect "o1 e1 o2 e2 o3 e3" "$(at -- sh -c "$interleaved" 2>&1 | paste -sd ' ')" "a pipe, $i"
+		expect "o1 e1 o2 e2 o3 e3" "$(at --merge -- sh -c "$interleaved" 2>/dev/null | paste -sd ' ')" "--merge, $i"
 		at -- sh -c "$interleaved" >"$tmp/both" 2>&1
 		expect "o1 e1 o2 e2 o3 e3" "$(paste -sd ' ' "$tmp/both")" "a file, $i"
 	done

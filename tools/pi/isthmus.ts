@@ -56,7 +56,7 @@ export const bashOperations = (isthmus = "isthmus") => ({
 	exec: (command: string, cwd: string, { onData, signal, timeout, env }: Exec) =>
 		new Promise<{ exitCode: number | null }>((resolve, reject) => {
 			if (signal?.aborted) return reject(new Error("aborted"));
-			const argv = ["exec", cwd, ...environmentOptions(env), "--", "sh", "-c", BASH, "sh", command];
+			const argv = ["exec", cwd, "--merge", ...environmentOptions(env), "--", "sh", "-c", BASH, "sh", command];
 			const child = spawn(isthmus, argv, { stdio: ["ignore", "pipe", "pipe"] });
 			let timedOut = false, second: NodeJS.Timeout | undefined;
 			const stop = () => {

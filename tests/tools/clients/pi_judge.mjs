@@ -30,6 +30,9 @@ await bash.exec("echo first; sleep 1; echo second", mount, { onData: (data) => a
 assert.deepEqual(arrivals.map(([, text]) => text), ["first\n", "second\n"]);
 assert.ok(arrivals[1][0] - arrivals[0][0] > 500, "output comes while it runs");
 
+for (let i = 0; i < 20; i++)
+	assert.equal((await run("for i in 1 2 3; do echo o$i; echo e$i >&2; done")).output, "o1\ne1\no2\ne2\no3\ne3\n", "output in its order");
+
 await assert.rejects(run("sleep 4716", { timeout: 0.1 }), /timeout/);
 await assert.rejects(run("trap '' TERM; sleep 4716; sleep 4716", { timeout: 0.1 }), /timeout/);
 const controller = new AbortController();
