@@ -247,7 +247,7 @@ void watch_take_linked(struct watcher *watcher)
 	while (linked) {
 		struct missed *next = linked->next;
 
-		take_name(watcher, linked->number, linked->name);
+		take_name(watcher, linked->number, linked->name, IN_ATTRIB);
 		free(linked);
 		linked = next;
 	}

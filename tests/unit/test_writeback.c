@@ -129,7 +129,8 @@ static int list_and_intrude(struct op_context *ctx, struct workspace *w,
 static void (*before_listing)(void);
 
 /* As a cache answers, or passes on what was done without waiting. */
-static bool tells_no_positions, lists_without_position;
+static atomic_bool tells_no_positions;
+static bool lists_without_position;
 
 static int intrude_and_list(struct op_context *ctx, struct workspace *w,
 	const struct object_ref *object, bool watch, dir_entry_sink sink, void *user,
