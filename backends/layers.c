@@ -239,7 +239,7 @@ static int read_policy(const struct workspace_options *options, bool ignores_cas
 static int check_policy(const char *uri, const struct workspace_options *options, char **ret_reason)
 {
 	struct policy_rules rules = {0};
-	int r = read_policy(options, &rules, ret_reason);
+	int r = read_policy(options, false, &rules, ret_reason);
 
 	(void)uri;
 	ignore_unref(rules.hidden);
