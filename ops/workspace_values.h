@@ -311,8 +311,8 @@ struct change {
 	bool is_own; /* CHANGE_ENTRY: it was made through this workspace, however long ago it was
 		      * answered, and nobody has changed it since */
 	bool is_foreign; /* CHANGE_ENTRY: no call of this workspace has changed the object by that
-			  * path since a lock was last granted or released through it, or the last
-			  * change there: so others have, or a change of our own is told twice */
+			  * path since a lock was last granted or released through it, a command
+			  * started, or such a change told: so others have, or it is told twice */
 	bool exists;     /* CHANGE_ENTRY: what is at the path now, read after the event ... */
 	struct attributes attributes; /* ... valid when it exists */
 	const uint8_t *hash; /* CONTENT_HASH_BYTES of a regular file's content in the version of

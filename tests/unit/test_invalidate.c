@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "fs/edge/dropper.h"
+#include "fs/edge/drops.h"
 #include "tests/check.h"
 #include "tests/no_memory.h"
 #include "tests/unit/place.h"
@@ -367,6 +368,42 @@ static void test_a_lock_that_another_one_covers_drops_nothing(void)
 	teardown();
 }
 
+static void test_a_barrier_waits_for_no_lock(void)
+{
+	struct op_context op;
+
+	setup();
+	op_context_init(&op);
+	dropper_locked(session.dropper, f, &lock, NULL);
+	CHECK_RC(0, dropper_drop(session.dropper, f, true, NULL));
+	CHECK_RC(0, dropper_catch_up(session.dropper, &op));
+	CHECK(kernel.drops == 1);
+	dropper_unlocking(session.dropper, f, &released, 1);
+	dropper_drain(session.dropper);
+	CHECK(kernel.drops == 2);
+	teardown();
+}
+
+static void test_a_map_holds_up_only_drops_of_what_others_may_not_have_changed(void)
+{
+	static const struct inode_version unknown;
+	struct drops drops = {0};
+	uint64_t due_ns = 0;
+
+	setup();
+	CHECK(drops_want(&drops, f, true, &unknown, 1000, 1) == DROPS_NEW);
+	CHECK(drops_are_sent(&drops, DROPS_BARRIER, 1, 2));
+	CHECK(!drops_are_sent(&drops, DROPS_HURRY, 1, 2));
+	CHECK(drops_take(&drops, f, DROPS_BARRIER, 2, &due_ns) == DROP_NOTHING);
+	drops_press(&drops, f);
+	CHECK(!drops_are_sent(&drops, DROPS_BARRIER, 1, 2));
+	CHECK(drops_take(&drops, f, DROPS_USUAL, 2, &due_ns) == DROP_NOTHING);
+	CHECK(drops_take(&drops, f, DROPS_BARRIER, 2, &due_ns) == DROP_PAGES);
+	CHECK(drops_end(&drops, f));
+	CHECK(drops_are_sent(&drops, DROPS_BARRIER, 1, 2));
+	teardown();
+}
+
 static void test_a_drop_during_a_reply_that_is_installed_later_is_repeated(void)
 {
 	unsigned number;
@@ -454,6 +491,8 @@ TEST_MAIN("invalidate", TEST(test_pages_that_are_being_read_are_dropped_when_the
 	TEST(test_a_lock_waits_for_the_pages_that_are_being_read),
 	TEST(test_what_was_wanted_under_a_lock_is_dropped_at_the_release),
 	TEST(test_a_lock_that_another_one_covers_drops_nothing),
+	TEST(test_a_barrier_waits_for_no_lock),
+	TEST(test_a_map_holds_up_only_drops_of_what_others_may_not_have_changed),
 	TEST(test_a_drop_during_a_reply_that_is_installed_later_is_repeated),
 	TEST(test_a_watch_that_ended_among_too_many_changes_is_not_believed),
 	TEST(test_a_change_of_a_name_waits_for_our_own_change_of_it),

@@ -204,9 +204,10 @@ static int lock_and_check(const struct target *target)
 	struct stat now;
 	int r = target->fd < 0 ? 0 : files_lock_fd(target->fd, NULL, NULL);
 
-	/* There may be no locks, or none for who opened it only to read (NFS). */
+	/* There may be no locks, or none for who opened it only to read (NFS); and a program that
+	 * keeps its own file locked for so long is no other edit. */
 	if (r < 0 && r != -EOPNOTSUPP && r != -ENOSYS && r != -ENOLCK && r != -EBADF &&
-		r != -EINVAL)
+		r != -EINVAL && r != -ETIMEDOUT)
 		return r;
 	if (!target->expected)
 		return 0;
