@@ -72,7 +72,7 @@ void content_opened(struct cached *c, struct content *content)
 
 /* ---- The memory bound -------------------------------------------------------------- */
 
-void content_detach(struct cached *c, struct extra *x)
+void content_evict(struct cached *c, struct extra *x)
 {
 	struct content *content = x->content;
 
@@ -85,6 +85,12 @@ void content_detach(struct cached *c, struct extra *x)
 	x->content = NULL;
 	content->extra = NULL;
 	content_unref(content);
+}
+
+void content_detach(struct cached *c, struct extra *x)
+{
+	content_evict(c, x);
+	tree_set_mark(c->tree, &x->id, tree_mark(c->tree, &x->id) & MARK_XATTRS);
 }
 
 /* The least recently used content goes first: the kernel has most of it in its pages.  What was
@@ -107,7 +113,7 @@ static void make_room(struct cached *c, const struct content *newest)
 		(content = least_useful(c, newest))) {
 		struct extra *x = content->extra;
 
-		content_detach(c, x);
+		content_evict(c, x);
 		extra_tidy(c, x);
 	}
 }
@@ -124,7 +130,7 @@ static void shrink(struct cached *c, const struct content_list *list)
 		if (!tree_last_attributes(c->tree, &x->id, &version) ||
 			!content_is_kept(c, &version))
 			continue;
-		content_detach(c, x);
+		content_evict(c, x);
 		extra_tidy(c, x);
 	}
 }
@@ -145,7 +151,7 @@ bool content_attach(struct cached *c, struct extra *x, struct content *content)
 		extra_tidy(c, x);
 		return false;
 	}
-	content_detach(c, x);
+	content_evict(c, x);
 	content->settled = !known.changed_lately;
 	x->content = content;
 	content->extra = x;

@@ -16,9 +16,13 @@ bool cached_was_read(const struct cached *c, const struct object_id *id)
 	return tree_mark(c->tree, id) & MARK_READ;
 }
 
-static void note_read(struct cached *c, const struct object_id *id)
+/* The first read of this state stores the content: it may have come while too much was queued. */
+static void note_read(struct cached *c, const struct extra *x)
 {
-	tree_set_mark(c->tree, id, tree_mark(c->tree, id) | MARK_READ);
+	if (cached_was_read(c, &x->id))
+		return;
+	tree_set_mark(c->tree, &x->id, tree_mark(c->tree, &x->id) | MARK_READ);
+	content_keep(c, x);
 }
 
 /* Whether the workspace cannot answer for the handle: it was never opened there, and its name is
@@ -190,7 +194,7 @@ static struct content *known_content(
 	if (!file->extra->content || !cached_get_attributes(c, &file->extra->id, &attributes))
 		return NULL;
 	content_used(c, file->extra->content);
-	note_read(c, &file->extra->id);
+	note_read(c, file->extra);
 	return content_ref(file->extra->content);
 }
 
@@ -251,7 +255,7 @@ ssize_t cached_read_whole(struct op_context *ctx, struct cached_file *file, stru
 		!is_as_opened(c, file)) {
 		content_unref(content);
 	} else if (content_attach(c, file->extra, content)) {
-		note_read(c, &file->extra->id);
+		note_read(c, file->extra);
 		content_keep(c, file->extra);
 	}
 	cached_leave(c);

@@ -524,6 +524,10 @@ void content_unref(struct content *content);
 /* Makes it the content of the object's known state.  Takes over the caller's reference, also on
  * failure.  False: the size does not match or no state is known; `x` may have been freed. */
 bool content_attach(struct cached *c, struct extra *x, struct content *content);
+
+/* Drops it from memory.  detach: it may no longer be the content of the file, so that no caller has
+ * that either. */
+void content_evict(struct cached *c, struct extra *x);
 void content_detach(struct cached *c, struct extra *x);
 void content_used(struct cached *c, struct content *content);
 

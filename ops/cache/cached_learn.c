@@ -145,7 +145,7 @@ void cached_drop_dead(struct cached *c, const struct object_id *id)
 
 	if (!x || !LIST_EMPTY(&x->files) || x->directory || tree_name_of(c->tree, id, &directory))
 		return;
-	content_detach(c, x);
+	content_evict(c, x);
 	free(steal_ptr(&x->link_target));
 	extra_tidy(c, x);
 }

@@ -269,7 +269,7 @@ static void extra_free(struct cached *c, struct extra *x)
 {
 	if (!x)
 		return;
-	content_detach(c, x);
+	content_evict(c, x);
 	free(x->link_target);
 	slab_free(&c->extras, x->directory, sizeof(*x->directory));
 	slab_free(&c->extras, x, sizeof(*x));

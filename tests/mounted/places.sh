@@ -180,7 +180,8 @@ test_a_container_at_another_machine() {
 test_every_recipe_is_tried() {
 	local blocks tried
 
-	blocks=$(grep -c '^\.Bd -literal' "$page")
+	# vm.sh tries the guest of its own.
+	blocks=$(sed '/^\.Ss QEMU/,/^\.S[hs]/d' "$page" | grep -c '^\.Bd -literal')
 	tried=$(grep -cE '^	works ' "$0")
 	expect "$blocks" "$tried" "recipes and trials"
 }

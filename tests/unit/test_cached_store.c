@@ -194,6 +194,7 @@ static void test_without_a_store_what_others_removed_is_stale(void)
 
 	setup("mkdir d; for i in 1 2 3; do head -c 10000 /dev/zero > d/f$i; done");
 	workspace_free(w);
+	sleep(3);
 	mount_it(&options);
 	CHECK_RC(3, count("d"));
 	text_of("d/f1");
