@@ -541,7 +541,6 @@ bool bytes_have_hash(const void *data, size_t size, const uint8_t *hash);
 
 /* Queues the object's content for the store on disk. */
 void content_keep(struct cached *c, const struct extra *x);
-
 /* Whether the store has the content of this version; reads it from there (NULL: it does not have
  * it), and attaches it.  The last two release the lock meanwhile. */
 bool content_is_kept(const struct cached *c, const struct attributes *version);
@@ -656,10 +655,9 @@ WORKSPACE_DECLARE_OPERATIONS(cached)
 
 bool cached_may_write(int flags);
 
-/* Whether an open with these flags may be answered without the workspace. */
+/* Whether an open with these flags may be answered without the workspace; whether a caller has got
+ * the content of the object's known state from here. */
 bool cached_may_be_known(int flags);
-
-/* Whether a caller has got the content of the object's known state from here. */
 bool cached_was_read(const struct cached *c, const struct object_id *id);
 
 /* The handle at the workspace; opens it if it is not open yet.  Called without the lock. */
