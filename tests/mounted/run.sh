@@ -84,6 +84,7 @@ test_what_commands_left_running_ends_or_is_named() {
 
 # start_waiting: a run whose agent waits ($run, $waiting).
 start_waiting() {
+	rm -f "$tmp/started" # of another run
 	# A shell has interrupts ignored in the background.
 	python3 -c '
 import os, signal, sys
