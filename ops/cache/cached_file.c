@@ -16,11 +16,10 @@ bool cached_was_read(const struct cached *c, const struct object_id *id)
 	return tree_mark(c->tree, id) & MARK_READ;
 }
 
-/* The first read of this state stores the content: it may have come while too much was queued. */
+/* A caller gets the content, which is stored unless it is: when it came, too much may have been
+ * queued. */
 static void note_read(struct cached *c, const struct extra *x)
 {
-	if (cached_was_read(c, &x->id))
-		return;
 	tree_set_mark(c->tree, &x->id, tree_mark(c->tree, &x->id) | MARK_READ);
 	content_keep(c, x);
 }
@@ -252,12 +251,10 @@ ssize_t cached_read_whole(struct op_context *ctx, struct cached_file *file, stru
 		content = content_new(buffer, (size_t)got);
 	c->statistics.misses++;
 	if (!content || file->extra->content || !cached_is_worth_keeping(file) ||
-		!is_as_opened(c, file)) {
+		!is_as_opened(c, file))
 		content_unref(content);
-	} else if (content_attach(c, file->extra, content)) {
+	else if (content_attach(c, file->extra, content))
 		note_read(c, file->extra);
-		content_keep(c, file->extra);
-	}
 	cached_leave(c);
 	if (got < 0)
 		return got;
