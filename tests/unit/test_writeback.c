@@ -660,7 +660,8 @@ static void test_a_listing_is_complete_whenever_operations_end(void)
 			fprintf(stderr, "listing %u is not right\n", i);
 	}
 	CHECK(is_right);
-	lists_without_position = tells_no_positions = false;
+	lists_without_position = false;
+	tells_no_positions = false;
 	before_listing = after_listing = NULL;
 	shut(false);
 	CHECK_RC(0, sync_all(renaming));
