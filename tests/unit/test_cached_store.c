@@ -14,13 +14,16 @@
 #include "tests/unit/cached_fixture.h"
 #include "tests/unit/place.h"
 
-static void setup_with_store(struct cached_options *ret_options)
+/* Larger than what comes along with the names. */
+#define SIX_FILES                                                                                  \
+	"for i in 1 2 3 4 5 6; do echo content of $i > f$i; truncate -s 5000 f$i; done; touch -d " \
+	"'1 hour ago' f*"
+
+static void setup_with_store(struct cached_options *ret_options, const char *command)
 {
 	static char store[80];
 
-	/* Larger than what comes along with the names. */
-	setup("for i in 1 2 3 4 5 6; do echo content of $i > f$i; truncate -s 5000 f$i; done; "
-	      "touch -d '1 hour ago' f*");
+	setup(command);
 	workspace_free(w);
 	snprintf(store, sizeof(store), "%s/store", directory);
 	/* ctime is now; only what has settled is kept. */
@@ -55,7 +58,7 @@ static void test_the_store_spares_reading_and_is_verified(void)
 	struct cached_options options;
 	struct cached_stats stats;
 
-	setup_with_store(&options);
+	setup_with_store(&options, SIX_FILES);
 	read_all();
 	workspace_free(w);
 
@@ -99,7 +102,7 @@ static void test_what_the_place_has_just_changed_is_not_stored(void)
 	struct cached_options options;
 	struct cached_stats stats;
 
-	setup_with_store(&options);
+	setup_with_store(&options, SIX_FILES);
 	behind("printf 'content of 1\\n' > f1; truncate -s 5000 f1");
 	ahead = 3600;
 	read_all();
@@ -121,11 +124,10 @@ static void test_memory_is_bounded_while_much_is_read(void)
 	struct cached_stats stats;
 	char path[16], want[16];
 
-	setup_with_store(&options);
+	setup_with_store(&options,
+		"for i in $(seq 40); do mkdir d$i; echo $i > d$i/f; truncate -s 10000 d$i/f; done; "
+		"touch -d '1 hour ago' d*/f");
 	workspace_free(w);
-	behind("for i in $(seq 40); do mkdir d$i; echo $i > d$i/f; truncate -s 10000 d$i/f; done; "
-	       "touch -d '1 hour ago' d*/f");
-	sleep(3);
 	options.memory_bytes = MEMORY_BYTES;
 	options.disk_bytes = 4 << 20;
 	mount_it(&options);
@@ -150,11 +152,10 @@ static void test_what_was_read_is_loaded_again_only_to_be_read(void)
 	struct cached_stats before, after;
 	char path[16], data[16];
 
-	setup_with_store(&options);
+	setup_with_store(&options,
+		"mkdir d; for i in $(seq 20); do echo $i > d/f$i; truncate -s 10000 d/f$i; done; "
+		"touch -d '1 hour ago' d/f*");
 	workspace_free(w);
-	behind("mkdir d; for i in $(seq 20); do echo $i > d/f$i; truncate -s 10000 d/f$i; done; "
-	       "touch -d '1 hour ago' d/f*");
-	sleep(3);
 	options.memory_bytes = 50 << 10;
 	mount_it(&options);
 	CHECK_RC(FILES, count("d"));
@@ -217,11 +218,10 @@ static void test_an_idle_mount_gives_memory_back(void)
 	struct cached_stats stats;
 	char path[16];
 
-	setup_with_store(&options);
+	setup_with_store(&options,
+		"mkdir d; for i in $(seq 150); do head -c 200000 /dev/zero > d/f$i; done; "
+		"touch -d '1 hour ago' d/f*");
 	workspace_free(w);
-	behind("mkdir d; for i in $(seq 150); do head -c 200000 /dev/zero > d/f$i; done; "
-	       "touch -d '1 hour ago' d/f*");
-	sleep(3);
 	options.memory_bytes = options.disk_bytes = 256 << 20;
 	mount_it(&options);
 	CHECK_RC(150, count("d"));
