@@ -257,7 +257,7 @@ test_what_others_changed_before_a_command_is_not_listed() {
 
 # Lookups that find what the command has made before its report comes.
 test_what_is_seen_before_it_is_reported_is_listed() {
-	local looker
+	local reader
 
 	mkdir "$mnt/seen"
 	ls "$mnt/seen" >/dev/null
@@ -269,10 +269,10 @@ while not os.path.exists(sys.argv[1] + "/end"):
             open(f"{sys.argv[1]}/{name}").read()
         except FileNotFoundError:
             break' "$mnt/seen" &
-	looker=$!
+	reader=$!
 	at -- sh -c 'cd seen; for i in $(seq 1000); do echo "$i" >"$i"; done'
 	: >"$mnt/seen/end"
-	wait "$looker"
+	wait "$reader"
 	expect 1000 "$(count_changed seen)" "paths"
 	rm -r "$mnt/seen"
 }
